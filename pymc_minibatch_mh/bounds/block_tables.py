@@ -26,23 +26,23 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction, with_
 
 #: Number of rows per block.
 BLOCK = 4096
-#: Maximum number of candidates per fetch.
+#: Maximum number of candidate rows that are fetched at once.
 MOST_FETCHED = 262_144
 
 
 def _on_block(asked: Any, bounds: "BlockBounds", block: ArrayRows, numbers: np.ndarray) -> Any:
-    """Evaluate a function of bounds and row data where the rows are stored."""
+    """Call `asked(bounds, data)` for rows `numbers` of a block, where the block is stored."""
     function = with_rows(bounds.function, block)
     return asked(bounds.of_functions([function]), RowData(function, numbers))
 
 
 def _c_of(table: int, bounds: "BlockBounds", data: RowData) -> np.ndarray:
-    """c_i of rows in a table, float32."""
+    """Bounds c_i of some rows, from one table, float32."""
     return bounds.of(table, data)
 
 
 class Kept(NamedTuple):
-    """Sampled rows (indices, c_i, data), and the first row above its block's maximum, or -1."""
+    """Sampled rows (indices, c_i, data), and the first row with c_i above its block's, or -1."""
 
     places: np.ndarray
     c: np.ndarray
@@ -51,7 +51,7 @@ class Kept(NamedTuple):
 
 
 def _first_exceeding(c: np.ndarray, largest: np.ndarray) -> int:
-    """First row above the largest c_i of its block, or -1."""
+    """Index of the first row whose c_i exceeds the recorded maximum of its block, or -1."""
     within = c <= largest
     return -1 if within.all() else int(np.argmin(within))
 
@@ -59,7 +59,7 @@ def _first_exceeding(c: np.ndarray, largest: np.ndarray) -> int:
 def kept_of(
     table: int, largest: np.ndarray, chances: np.ndarray, bounds: "BlockBounds", data: RowData
 ) -> Kept:
-    """Accepted candidates: c_i / `largest` of the block exceeds their uniform number `chances`."""
+    """Rejection sampling: keep candidates with a uniform number `chances` < c_i / `largest`."""
     c = bounds.of(table, data)
     kept = np.flatnonzero(chances * largest < c)
     columns = tuple((x.name, x.values[data.rows[kept]]) for x in data.function.columns)
@@ -76,7 +76,7 @@ def drawn_of(
         return Kept(np.zeros(0, dtype=np.int64), c[:0], (), exceeding)
     upto = np.cumsum(c, dtype=np.float64)
     drawn = np.searchsorted(upto, chances * upto[-1], side="right")
-    # With a chance next to 1, the product can round up to the sum.
+    # A product that rounds up to the total would select an index beyond the last row.
     drawn = np.minimum(drawn, np.searchsorted(upto, upto[-1]))
     columns = tuple((x.name, x.values[data.rows[drawn]]) for x in data.function.columns)
     return Kept(drawn, c[drawn], columns, -1)
@@ -103,7 +103,7 @@ class BlockTables:
     verified = True
     metric = None
     heavy = NO_ROWS
-    #: Key of these bounds for a given model and centre.
+    #: Key that identifies these bounds, for a given model and centre.
     key = "derived"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -115,12 +115,12 @@ class BlockTables:
         return replace(self, bounds=self.bounds.of_functions(functions))
 
     def extended(self, functions: Sequence[RowFunction]) -> "BlockTables":
-        """Bounds of longer data, to which rows have been appended."""
+        """Bounds of the same data with appended rows."""
         return self.bounds.of_functions(functions).extended(self)
 
     @property
     def heads_of_drawn(self) -> np.ndarray:
-        """Headers with Σc_i over all rows."""
+        """Headers with Σc_i over all rows, because no row is always included."""
         return self.headers
 
     @cached_property
@@ -144,7 +144,7 @@ class BlockTables:
         return self.headers.nbytes + self.largest.nbytes
 
     def of(self, table: int, rows: slice | np.ndarray) -> np.ndarray:
-        """c_i of some rows in a table, float32."""
+        """Bounds c_i of some rows, from one table, float32."""
         if isinstance(rows, slice):
             rows = np.arange(rows.start, rows.stop)
         return self.bounds.found(partial(_c_of, table), rows)
@@ -157,7 +157,7 @@ class BlockTables:
         return np.cumsum(self.largest * lengths, axis=1)
 
     def kept_share(self, table: int) -> float:
-        """Acceptance rate of candidates."""
+        """Acceptance rate of candidate rows in rejection sampling."""
         return float(self.headers[table, TOTAL] / self._candidate_sums[table, -1])
 
     def draw(self, table: int, rng: np.random.Generator, count: int) -> SampledRows:
@@ -174,7 +174,7 @@ class BlockTables:
         return _join_samples(parts, count)
 
     def _draw_candidates(self, table: int, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Candidates: block in proportion to length times largest c_i, then a uniform row."""
+        """Candidates: a block in proportion to length times largest c_i, then a uniform row."""
         upto = self._candidate_sums[table]
         blocks = np.searchsorted(upto, rng.random(count) * upto[-1], side="right")
         blocks = np.minimum(blocks, upto.size - 1)
@@ -198,7 +198,7 @@ class BlockTables:
         )
 
     def _accept_rows(self, table: int, rows: np.ndarray, rng: np.random.Generator) -> SampledRows:
-        """Candidates, each accepted with probability c_i / (largest c_i of its block)."""
+        """Accepted candidates; the probability of each is c_i / (largest c_i of its block)."""
         order = np.argsort(rows, kind="stable")
         largest = self.largest[table, rows // self.length]
         chances = rng.random(rows.size)
@@ -213,7 +213,7 @@ class BlockTables:
         return SampledRows(rows[kept], read.c[drawn], columns)
 
 
-#: Bounds of all rows, in memory or stored.
+#: Bounds of all rows: tables of c_i in memory, or sums and maxima of c_i per block.
 AnyTables = Tables | BlockTables
 
 
@@ -226,14 +226,14 @@ def _join_samples(parts: Sequence[SampledRows], count: int) -> SampledRows:
     return SampledRows(rows, np.concatenate([part.c for part in parts])[:count], columns)
 
 
-#: Number of rows per chunk; each needs a few hundred numbers of working memory.
+#: Number of rows per chunk; each row needs a few hundred numbers of working memory.
 CHUNK = 4 * BLOCK
-#: Margin of the largest c_i, because rounding errors of a row depend on the rows of its chunk.
+#: Relative margin of the largest c_i: the rounding error of a row's c_i depends on its chunk.
 ROUNDING = 1e-6
 
 
 class Regions(NamedTuple):
-    """Radii of regions, pieces per region and term, and (region, bound, kind) of each table."""
+    """Trust regions: radii, interval pieces per term, and (region, bound, kind) of each table."""
 
     radii: Sequence[float]
     plans: Sequence[Sequence[Sequence[int]]]
@@ -253,7 +253,7 @@ class BlockBounds(BoundsPass):
         return {**self.__dict__, "_functions": [without_rows(f) for f in self._functions]}
 
     def over_regions(self, regions: Regions) -> "BlockBounds":
-        """The same bounds over other regions."""
+        """The same bounds over other trust regions."""
         other = self.of_functions(self._functions)
         other.regions = regions
         return other
@@ -273,7 +273,7 @@ class BlockBounds(BoundsPass):
         return BLOCK_ROWS
 
     def _worthwhile_copy(self, trials: Sequence[Any]) -> WhitenedCopy:
-        """No whitened copy if the storage is slow to read the few rows of an update."""
+        """Whitened copy if worthwhile, but none if reading the few rows of an update is slow."""
         quick = StoredRows(self.function.columns).reads_few_quickly
         return super()._worthwhile_copy(trials) if quick else NO_COPY
 
@@ -319,12 +319,12 @@ class BlockBounds(BoundsPass):
         )
 
     def selected_tables(self, found: np.ndarray) -> np.ndarray:
-        """Values for the region and bound of each table, float64, shape (T, blocks)."""
+        """Entries of `found` for the region and bound of each table, shape (T, blocks)."""
         served = self.regions.served
         return np.array([found[k, number] for k, number, _ in served], dtype=np.float64)
 
     def headers(self, sums: np.ndarray) -> np.ndarray:
-        """Radius, kind and Σc_i of every table."""
+        """Radius, kind and Σc_i of every table, shape (T, 3)."""
         return np.array(
             [
                 [self.regions.radii[k], kind, own.sum()]
@@ -336,20 +336,20 @@ class BlockBounds(BoundsPass):
         """No groups, because finding them would need all rows."""
 
     def of(self, table: int, data: RowData) -> np.ndarray:
-        """c_i of some rows in a table, float32 rounded up."""
+        """Bounds c_i of some rows, from one table, float32 rounded up."""
         region, number, _ = self.regions.served[table]
         return self.over_some(slice(region, region + 1), data)[0, number]
 
     def of_block(self, table: int, block: ArrayRows) -> np.ndarray:
-        """c_i of the rows of a block in a table."""
+        """Bounds c_i of all rows of a block, from one table."""
         return _on_block(partial(_c_of, table), self, block, np.arange(block.n_rows))
 
     def over_some(self, some: slice, data: RowData) -> np.ndarray:
-        """c_i and c̃_i of some rows over some regions, shape (regions, 2, n)."""
+        """Bounds c_i and c̃_i of some rows over some trust regions, shape (regions, 2, n)."""
         return self._bound_pairs(self.regions.radii[some], self.regions.plans[some], 0, 0, data)
 
     def sums_and_largest(self, start: int) -> tuple[np.ndarray, np.ndarray]:
-        """Σc_i and the largest c_i of every region, kind and block from row `start` on."""
+        """Σc_i and largest c_i for every region, kind and block of rows, from row `start` on."""
         cuts = StoredRows(self.function.columns).cuts
         chunks = chunks_of(self.function.n_rows, BLOCK_ROWS, start, cuts, BLOCK)
         found = list(self._on_rows([(chunk, _of_blocks) for chunk in chunks]))
@@ -357,7 +357,7 @@ class BlockBounds(BoundsPass):
         return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
 
     def found(self, asked: Any, rows: np.ndarray) -> Any:
-        """Evaluate a function of bounds and some rows where the rows are stored."""
+        """Call `asked(bounds, data)` for some rows, where the rows are stored."""
         (found,) = self._on_rows([(rows, asked)])
         return found
 
@@ -374,7 +374,7 @@ class BlockBounds(BoundsPass):
 
 
 def _of_blocks(bounds: BlockBounds, data: RowData) -> tuple[np.ndarray, np.ndarray]:
-    """Σc_i and the largest c_i of every region, kind and block, shape (regions, 2, blocks)."""
+    """Σc_i and largest c_i for every region, kind and block of rows, shape (regions, 2, blocks)."""
     sums, largest = [], []
     for first in range(0, data.rows.size, CHUNK):
         places = np.arange(first, min(first + CHUNK, data.rows.size))

@@ -24,14 +24,14 @@ from pymc_minibatch_mh.reference.target import Target, whitened_directions
 
 @dataclass(frozen=True, eq=False)
 class BoundCheck:
-    """Compiled rows and bounds of their changes, which are sent to stored data."""
+    """Compiled rows and bounds of their changes, sent to the place where data are stored."""
 
     rows: PlacedRows
     bounds: BlockBounds | None
 
     @classmethod
     def by_tables(cls, target: Target, tables: AnyTables | None) -> Self:
-        """Check with block bounds, if `tables` has them; other bounds are sent per block."""
+        """Check that contains block bounds, if any; other bounds are sent with each block."""
         return cls(target.rows, tables.bounds if isinstance(tables, BlockTables) else None)
 
     def block_spreads(
@@ -41,7 +41,7 @@ class BoundCheck:
         asked: Sequence[tuple[slice | np.ndarray, SpreadIn]],
         label: str = READING,
     ) -> Iterator[Spread]:
-        """Spread of the differences of each block of rows, computed where they are stored."""
+        """Summary of the remainder differences of each block, computed where it is stored."""
         blocks: list[RowBlock] = []
         for rows, question in asked:
             table = question.move.table
@@ -53,7 +53,7 @@ class BoundCheck:
 def spread_of(
     asked: SpreadIn, c: np.ndarray | None, check: BoundCheck, block: ArrayRows, numbers: np.ndarray
 ) -> Spread:
-    """Spread of the differences of a block, with bounds `c` or else the bounds of the check."""
+    """Summary of the remainder differences of a block, with bounds `c` or else from `check`."""
     if c is None and asked.move.table >= 0:
         assert check.bounds is not None
         c = check.bounds.of_block(asked.move.table, block)
@@ -63,12 +63,12 @@ def spread_of(
 
 #: Seed of all preparations, so that equal models are prepared alike.
 PREPARATION_SEED = 20_170_808
-#: Number of audited proposals on all rows, and maximum number of row changes for derived bounds.
+#: Size of an audit: maximum number of proposals; maximum number of row changes (derived bounds).
 MAX_MOVES = 4
 MAX_CHANGES = 1_000_000
 #: Number of rows per chunk of an audit.
 CHUNK = 65_536
-#: Lower and upper ends of unrestricted coordinates.
+#: Lower and upper limits of coordinates without restrictions.
 NO_SUPPORT = np.asarray(-np.inf), np.asarray(np.inf)
 
 
@@ -94,11 +94,11 @@ def objection_of(
 def audited_moves(
     target: Target, reference: Reference, tables: AnyTables, rng: np.random.Generator
 ) -> Iterator[BoundedMove]:
-    """Typical proposals for an audit; fewer for many rows with derived bounds."""
+    """Typical proposals for an audit; fewer if bounds are derived and rows are many."""
     moves = MAX_MOVES
     if tables.verified:
         moves = int(np.clip(MAX_CHANGES // target.source.n_rows, 1, MAX_MOVES))
-    # Positions outside the support are rejected without evaluating rows.
+    # Bounds matter inside the support only: elsewhere no rows are evaluated.
     support = target.factorization.lower, target.factorization.upper
     return islice(typical_moves(target, reference, tables, rng, support), moves)
 
@@ -119,7 +119,7 @@ def largest_of_parts(
 ) -> tuple[float, int]:
     """Largest ratio of a row's change to its bound between two positions, and the row.
 
-    NaN and -1 if common effects exceed their radius. Rows whose group effects do are ignored.
+    NaN and -1 if common effects exceed their radius; rows whose group effects exceed theirs have 0.
     """
     move, parts = found.ends(here, there), tables.parts
     if not max(move.border[:2]) <= parts.border_radius:
@@ -162,7 +162,7 @@ def seeded_moves(target: Target, reference: Reference, tables: AnyTables) -> Ite
 def sizes_of_many(
     target: Target, reference: Reference, tables: AnyTables, rng: np.random.Generator, count: int
 ) -> np.ndarray:
-    """C M of `count` typical proposals at once; infinite for proposals without a bound."""
+    """Product C M, C = Σ c_i, of `count` typical proposals; infinite if one has no bound."""
     noise = rng.standard_normal((count, 2, reference.centre.size))
     ends = reference.centre + noise @ reference.factor.T
     return sizes_between(_arrays(target, reference, tables), reference, ends)
@@ -206,7 +206,7 @@ def _require_metric(tables: AnyTables, here: np.ndarray, there: np.ndarray) -> N
 
 
 def exceeds_bound(ratio: float) -> tuple[str, str]:
-    """Two parts of messages: a row's excess over its bound, and the setting for bounds."""
+    """Two phrases for a message: how far a row exceeds its bound, and the setting to change."""
     return f"changes by {ratio:.3g} times its bound", "bounds"
 
 

@@ -46,7 +46,7 @@ SMOOTH_STEP = (
     "Replace a switch(tau > t, a, b) by a smooth step, b + (a - b) * pm.math.sigmoid((tau - t) / "
     "width). "
 )
-#: Explanation of a condition for a finite log-density.
+#: Explanation of a condition under which the log-density is -inf.
 SUPPORT = (
     "The condition belongs to a switch of the log-density to -inf, such as switch(y > t, a, "
     "-inf), so the posterior jumps where an observation becomes impossible. "
@@ -98,7 +98,7 @@ def first_unbounded(root: Expr, is_bounded: Callable[[Expr], bool]) -> Apply | N
 
 
 def are_bounded(enclosures: Iterable[Interval]) -> bool:
-    """Whether all ends of enclosures are finite."""
+    """Whether all lower and upper ends of enclosures are finite."""
     return all(np.isfinite(e.lo).all() and np.isfinite(e.hi).all() for e in enclosures)
 
 
@@ -126,30 +126,30 @@ def _about_condition(function: RowFunction, condition: Apply) -> str:
 
 
 def _operations_on_parameters(root: Expr) -> list[Apply]:
-    """Operations on parameters, operands first."""
+    """Operations on parameters in topological order, operands first."""
     return [x for x in operands_first([root]) if isinstance(x, Apply) and not x.is_data]
 
 
-#: Tail probabilities of a normal posterior beyond the nested trust regions, without and with
-#: groups: the farthest of many groups is often far out.
+#: Probabilities of a normal posterior outside each nested trust region: `TAILS` without groups of
+#: rows; `TAILS_OF_GROUPS` with many groups, whose farthest one is often far out.
 TAILS, TAILS_OF_GROUPS = (1e-2, 1e-6, 1e-12), (1e-1, 1e-6, 1e-12)
-#: Number of rows per chunk, and of trial rows for the choice of regions and pieces.
+#: Number of rows per chunk; number of trial rows for the choice of regions and interval pieces.
 CHUNK, TRIAL_ROWS = 16_384, 512
-#: Maximum number of boxes over the smallest region, for all rows and for one row.
+#: Maximum number of boxes into which the smallest region is cut: for all rows; for one row.
 MOST_BOXES, MOST_BOXES_OF_A_ROW = 1_000_000, 16
 #: Number of evaluated rows per update below which tighter bounds are not worth their time.
 FEW_ROWS = 0.1
-#: Minimum relative gain of another cut, and of a smaller region.
+#: Minimum relative decrease of Σc_i: by another cut of intervals; by a smaller region.
 WORTH_A_CUT, WORTH_A_TABLE = 0.04, 0.05
 #: Maximum relative excess of Σc_i at which infinite radius replaces the largest finite radius.
 WORTH_INFINITY = 0.25
 
-#: Minimum C M of a typical proposal for which groups of directions are computed, and the maximum
-#: fraction of it that may remain with groups.
+#: `WORTH_GROUPS`: minimum C M of a typical proposal for which groups of rows are computed;
+#: `WORTH_OF_GROUPS`: maximum fraction of C M with groups, beyond which they are not used.
 WORTH_GROUPS, WORTH_OF_GROUPS = 20.0, 0.5
-#: Minimum number of coordinates and minimum C M of a typical proposal for a whitened copy of rows,
-#: which rejects candidates; its maximum size, relative to the data and to free memory (bounds and
-#: alias tables take as much again).
+#: Conditions for a whitened copy of rows, which rejects candidates early: more than `NARROW`
+#: coordinates, C M of typical proposals >= `WORTH_A_COPY`, and a size of at most `MOST_OF_DATA`
+#: times the data and `MOST_OF_FREE` of free memory (bounds and alias tables take as much again).
 NARROW, WORTH_A_COPY, MOST_OF_DATA, MOST_OF_FREE = 30.0, 10.0, 4.0, 0.3
 
 BOUNDING = "Bounding all observations"
@@ -179,7 +179,7 @@ class RowPass:
     def _fill_rows(
         self, result: np.ndarray, enclosed: Callable[[int, int, RowData], np.ndarray]
     ) -> None:
-        """Write the results of all rows along the last axis.
+        """Write the results of all rows to the last axis of `result`.
 
         `enclosed` takes the number of a term, the number of the first row, and data of some rows.
         """
@@ -232,7 +232,7 @@ class BoundsPass(RowPass):
         self._copy = NO_COPY
 
     def tables(self) -> Tables:
-        """Bounds of all rows; BoundsError if a row has none over the smallest region."""
+        """Bounds of all rows; BoundsError if a row is unbounded over the smallest region."""
         report_stage(BOUNDING)
         trials, radii, plans = self._plan_regions()
         self._copy = self._worthwhile_copy(trials)
@@ -245,7 +245,7 @@ class BoundsPass(RowPass):
         plans: Sequence[Sequence[Sequence[int]]],
     ) -> Tables:
         """Bounds of all rows over regions, with interval pieces `plans` per region and term."""
-        # c_i and c̃_i over every region.
+        # Bounds c_i and c̃_i of all rows over every region.
         found = np.empty((len(radii), 2, self._n_rows), dtype=np.float32)
         self._fill_rows(found, partial(self._bound_pairs, radii, plans))
         usable = [k for k in range(len(radii)) if np.isfinite(found[k]).all()]
@@ -264,7 +264,7 @@ class BoundsPass(RowPass):
         return Tables(headers, c, looseness, groups=self._groups, copy=self._copy)
 
     def _plan_regions(self) -> tuple[list["_Trial"], list[float], list[list[Sequence[int]]]]:
-        """Trials on a few rows, radii of the regions, and pieces per region and term."""
+        """Plan the trust regions: trial rows, radii, and interval pieces per region and term."""
         trials = [_Trial(self, function) for function in self._functions]
         self._groups = self._worthwhile_groups(trials)
         radii = self._region_radii(trials)
@@ -273,7 +273,7 @@ class BoundsPass(RowPass):
         return trials, radii, plans
 
     def forecast(self) -> float:
-        """C M of a typical proposal, from a few rows of each term; infinite without bounds."""
+        """C M, C = Σ c_i, of a typical proposal, estimated on a few rows; inf if unbounded."""
         return self._forecast_total([_Trial(self, function) for function in self._functions])
 
     @property
@@ -307,7 +307,7 @@ class BoundsPass(RowPass):
         return self._groups if worth else None
 
     def _worthwhile_copy(self, trials: Sequence["_Trial"]) -> WhitenedCopy:
-        """Empty memory for a whitened copy of the rows, if updates have many candidates."""
+        """Memory for a whitened copy of the rows, filled later, if it is worth its size."""
         if not (self.size > NARROW and self._forecast_total(trials) >= WORTH_A_COPY):
             return NO_COPY
         own = max(sum(not form.is_global for form in f.arguments) for f in self._functions)
@@ -333,7 +333,7 @@ class BoundsPass(RowPass):
         return basis[kept]
 
     def _pack_lines(self, k: int, first: int, place: Geometry, data: RowData) -> None:
-        """Write some rows of a term to the whitened copy, from line `first` on."""
+        """Write some rows of a term to the whitened copy, from its row `first` on."""
         copy, pairs = self._copy, zip(self._functions[k].arguments, place.whitened, strict=True)
         whitened = np.zeros((data.rows.size, copy.own, self.size))
         for a, own in enumerate(w for form, w in pairs if not form.is_global):
@@ -352,7 +352,7 @@ class BoundsPass(RowPass):
         *,
         by_parts: bool = True,
     ) -> tuple[Array, Array]:
-        """Bounds c_i and c̃_i of some rows; with `by_parts`, also by sums over parts if smaller."""
+        """Bounds c_i and c̃_i of some rows; `by_parts` also tries sums of bounds of summands."""
         beta = self._reference.inverse_temperature
         region = Region(radius, self.order, pieces, beta)
         along = together = np.full((), np.inf)
@@ -389,9 +389,9 @@ class BoundsPass(RowPass):
         first: int,
         data: RowData,
     ) -> np.ndarray:
-        """c_i and c̃_i of some rows of a term, shape (regions, 2, n), float32 rounded up.
+        """Bounds c_i and c̃_i of some rows of a term, shape (regions, 2, n), float32 rounded up.
 
-        If there is a whitened copy, it gets their lines, from row `first` on.
+        The rows are also written to the whitened copy, if there is one, from its row `first` on.
         """
         function, copied = self._functions[k], self._copy.lines.shape[0] > 0
         place = self.geometry(function, data, directions=copied)
@@ -408,7 +408,7 @@ class BoundsPass(RowPass):
         """Index and kind of each bound, c_i (0) or c̃_i (1), that is worth a table."""
         if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
             return [(0, SHARP)]
-        # Directional M is at best 0.385 joint M, and independent directions hardly change this.
+        # Directional M is 0.385 joint M at best: a table with a much larger Σc_i is useless.
         kinds = [(0, DIRECTIONAL)] if along <= 2.0 * together else []
         return [*kinds, (1, JOINT)] if together < along else kinds
 
@@ -429,7 +429,7 @@ class _Trial:
         self._data = trial_rows(function)
         self._place = owner.geometry(function, self._data)
         self.whole = (1,) * len(function.arguments)
-        # Cuts tighten bounds of partial derivatives, which linear exponents do not need.
+        # For nonlinear mixtures cuts tighten the joint bound only, so it alone decides on them.
         mixed = is_nonlinear_mixture(function) and use_joint_bound(function, owner.order)
         self._cut_by_parts = not mixed
         self._totals: dict[tuple[float, tuple[int, ...], bool], float] = {}
@@ -494,7 +494,7 @@ def _fits_memory(n_bytes: int) -> bool:
 
 
 def _chunk_length(function: RowFunction) -> int:
-    """Number of rows per chunk; products of many linear predictors take memory."""
+    """Number of rows per chunk: fewer with many linear predictors, whose pairs take memory."""
     many = max(len(function.arguments) / MAX_ARGUMENTS, 1.0)
     return int(CHUNK / many**2)
 

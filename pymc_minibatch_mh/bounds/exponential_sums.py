@@ -39,7 +39,7 @@ ROUNDED = 1.0 + 100.0 * RELATIVE
 class Exponents:
     """Exponents l_k of some rows at the centre of a trust region, shape (rows, K).
 
-    `weights` are gradients in the linear predictors, shape (rows, K, m), whose whitened gradients
+    `weights`, shape (rows, K, m), are gradients in the linear predictors, whose whitened gradients
     have `norms` and Gram matrices `gram`; `turns` bounds changes of exponents' whitened gradients.
     """
 
@@ -63,7 +63,7 @@ class Exponents:
         return result
 
     def largest_shares(self, distances: Array, radius: float) -> Array:
-        """Upper bounds P_k of p_k = 1/Σ_l exp(l_l - l_k) in the region."""
+        """Upper bounds of softmax probabilities p_k = 1/Σ_l exp(l_l - l_k) over the region."""
         low, high = self.values.lo, self.values.hi
         with np.errstate(all="ignore"):
             gaps = low[:, None, :] - high[:, :, None] - radius * distances
@@ -91,7 +91,7 @@ class Exponents:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Bounds of the shares p_k, shape (rows, K), and of moments along any direction, shape (rows,).
+    """Bounds of probabilities p_k, shape (rows, K), and of moments in any direction, shape (rows,).
 
     The moments are the variance, the third central moment and the mean of |z_k - E z|³.
     """
@@ -103,7 +103,7 @@ class Moments:
 
 
 def moment_bounds(exponents: Exponents, radius: float) -> Moments:
-    """Bounds of the moments over a trust region, whose radius may be infinite."""
+    """Bounds of softmax probabilities and moments over a trust region of any radius."""
     distances = exponents.distances()
     widest = distances.max(axis=(1, 2))
     variance, third = 0.25 * widest**2, LARGEST_THIRD * widest**3
@@ -149,7 +149,7 @@ LEAST_DIRECTION = 2.0 / (3.0 * np.sqrt(3.0))
 def log_sum_bounds(
     log_sum: LogSum, data: RowData, place: Geometry, radius: float, order: int
 ) -> tuple[Array, Array]:
-    """Bounds c_i and c̃_i at temperature 1 for the log of a sum with linear exponents."""
+    """Bounds c_i and c̃_i, for β = 1, of the log of a sum of exponentials of linear functions."""
     factor = np.abs(_sum_of_products(log_sum.factor, data)[0])
     found = moment_bounds(_linear_exponents(log_sum, data, place), radius)
     if order == 2:
@@ -166,7 +166,7 @@ def mixture_bounds(
     radius: float,
     order: int,
 ) -> Array:
-    """Bounds c̃_i at temperature 1 for the log of a sum with nonlinear exponents."""
+    """Bounds c̃_i, for β = 1, of the log of a sum of exponentials of nonlinear functions."""
     rows = data.rows.size
     if radius == np.inf:
         return np.full(rows, np.inf)
@@ -245,13 +245,13 @@ def _sum_of_products(weights: Weights, data: RowData) -> tuple[Array, Array]:
 
 type Places = NDArray[np.int64]
 
-#: Minimum number of exponentials in a sum: softplus, with two, has exact derivatives.
+#: Minimum number of exponentials for bounds by moments: softplus, with two, has exact derivatives.
 SEVERAL = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Trust region, order of derivatives, pieces of each predictor's interval, and β."""
+    """Radius of a trust region, derivative order, pieces of each predictor's interval, and β."""
 
     radius: float
     order: int
@@ -286,7 +286,7 @@ def _parts_of(function: RowFunction) -> list[NonlinearParts]:
 def pair_by_parts(
     function: RowFunction, data: RowData, place: Geometry, region: Region
 ) -> tuple[Array, Array]:
-    """Bounds c_i and c̃_i of some rows as sums over the parts of their log-likelihood."""
+    """Bounds c_i and c̃_i of some rows as sums over the summands of their log-likelihood."""
     total = np.zeros((2, data.rows.size))
     # Branches usually share one logarithm of a sum, which is bounded once for all of them.
     shared: dict[tuple[Expr, Weights], tuple[LogSum, list[Places]]] = {}

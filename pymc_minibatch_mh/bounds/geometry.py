@@ -1,6 +1,6 @@
 """Linear predictors in a trust region, and whitened directions of groups of observations.
 
-The bound of a row holds with M of the component of a proposal along the row's linear predictors.
+A row's bound needs M only of the component of a proposal along the row's linear predictors.
 Directions shared by all rows are stored once, others for each group; M is the maximum over groups.
 """
 
@@ -21,8 +21,8 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 class Groups(NamedTuple):
     """Orthonormal whitened directions of the linear predictors of rows.
 
-    `shared`, shape (s, d), belongs to all rows, and `own`, shape (groups * each, d), to each group
-    in turn, padded with zeros.
+    `shared`, shape (s, d), are directions of all rows. `own`, shape (groups * each, d), has `each`
+    directions of every group in turn, padded with zeros.
     """
 
     shared: Array
@@ -63,7 +63,7 @@ def _whitened_groups(shared: Array, own: Sequence[Array], each: int, factor: Arr
     basis = np.linalg.qr(factor.T @ shared.T)[0]
     lines = np.zeros((len(own), each, len(factor)))
     for found, directions in zip(lines, own, strict=True):
-        # The first columns repeat the shared basis.
+        # The first columns of Q repeat the shared basis; the rest are the group's directions.
         both = np.linalg.qr(np.concatenate([basis, factor.T @ directions.T], axis=1))[0]
         found[: len(directions)] = both[:, len(shared) :].T
     return Groups(np.ascontiguousarray(basis.T), lines.reshape(-1, len(factor)), each)
@@ -135,7 +135,7 @@ class Geometry:
         for (a, b), r in pairs.items():
             matrix[..., a, b] = matrix[..., b, a] = np.minimum(r, 1.0)
         matrix += np.eye(m)
-        # Absolute values give an upper bound, by Perron and Frobenius.
+        # Absolute correlations give an upper bound of the eigenvalue (Perron, Frobenius).
         return np.asarray(np.linalg.eigvalsh(matrix)[..., -1] * (1.0 + RELATIVE))
 
 
@@ -144,11 +144,11 @@ def geometry_of_rows(
 ) -> Geometry:
     """Geometry of some rows around a centre, in the metric of the `factor` L, L Lᵀ = A⁻¹.
 
-    It has whitened gradients if `directions`, or if several linear predictors may correlate.
+    Whitened gradients are included if `directions`, or if there are several linear predictors.
     """
     directions |= len(function.arguments) > 1
     found = evaluate_predictors(data.function, data.rows, centre, factor, directions=directions)
-    # Rounding errors are relative to the products, not to their sum.
+    # Rounding errors are relative to the sum of |products|, which may exceed |sum of products|.
     slacks, norms = RELATIVE * found.sizes, found.norms * (1.0 + RELATIVE)
     kept = [0 if form.is_global else slice(None) for form in function.arguments]
     centres = tuple(
@@ -162,7 +162,7 @@ def geometry_of_rows(
 def within_support(
     function: RowFunction, boxes: Sequence[Interval], lower: Array, upper: Array
 ) -> list[Interval]:
-    """Boxes cut to the coordinates' support, because other proposals are rejected anyway."""
+    """Boxes cut to the coordinates' support, because proposals outside are rejected anyway."""
     result = []
     for form, box in zip(function.arguments, boxes, strict=True):
         places = list(single_coordinate(form.terms))

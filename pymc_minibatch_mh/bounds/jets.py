@@ -140,7 +140,7 @@ class Jets:
         return self._with_unknown_derivatives({**chosen, (): value}, undecided)
 
     def _chosen_by_data(self, condition: Expr, yes: Expr, no: Expr) -> Jet:
-        """Jet of a switch by data, each branch on its own rows only, which halves the work."""
+        """Jet of a switch on data; each branch is evaluated for its own rows only, to save work."""
         holds, fails = self._data.where(condition)
         if not holds.size or not fails.size:
             return self.of(yes if holds.size else no)
@@ -180,7 +180,7 @@ class Jets:
         return self._with_unknown_derivatives(result, ~(first | second), least=2)
 
     def _with_unknown_derivatives(self, jet: Jet, rows: np.ndarray, least: int = 1) -> Jet:
-        """Jet whose derivatives of order `least` and above are unbounded in some rows."""
+        """Jet with derivatives of order `least` and above set to (-inf, inf) in some rows."""
         if not np.any(rows):
             return jet
         result = dict(jet)
@@ -191,7 +191,7 @@ class Jets:
 
 
 class _AnyRow(RowData):
-    """Placeholder for a row's data: which rules apply does not depend on their values."""
+    """Placeholder for a row's data, because the choice of rules does not depend on data values."""
 
     def __init__(self, function: RowFunction) -> None:
         self.function, self.rows = function, np.zeros(1, dtype=np.int64)
@@ -204,7 +204,7 @@ class _AnyRow(RowData):
 def require_rules(function: RowFunction) -> None:
     """Raise a BoundsError that names the operation if an operation has no rule.
 
-    Every operation is enclosed once over the whole space, without rows, which might skip branches.
+    Every operation is enclosed over the whole space, with placeholder data: rows may skip branches.
     """
     everywhere = [Interval.whole_line()] * len(function.arguments)
     jets = Jets(_AnyRow(function), everywhere, 1)
@@ -215,7 +215,7 @@ def require_rules(function: RowFunction) -> None:
 
 
 def _in_both(left: Jet, right: Jet) -> Jet:
-    """Jet of a function with two forms: the intersection of both enclosures."""
+    """Jet of a function with two equivalent expressions: the intersection of their enclosures."""
     both = {}
     for k in {*left, *right}:
         x, y = left.get(k, ZERO), right.get(k, ZERO)
@@ -245,7 +245,7 @@ def _product_of_jets(left: Jet, right: Jet, order: int) -> Jet:
 
 @cache
 def _multiplicity_of_part(part: Index, index: Index) -> int:
-    """Multiplicity of a sub-index in a multi-index."""
+    """Number of ways to choose a sub-index from a multi-index, for the Leibniz rule."""
     return sum(tuple(index[k] for k in chosen) == part for chosen in combinations(
         range(len(index)), len(part)
     ))  # fmt: skip
@@ -278,7 +278,7 @@ def _power_of_interval(x: Interval, exponent: int) -> Interval:
     if exponent == 1:
         return x
     with np.errstate(over="ignore"):
-        # NumPy's powers are a hundred times slower than products.
+        # Repeated products, because NumPy's powers are a hundred times slower.
         low, high = (reduce(np.multiply, [end] * exponent) for end in (x.lo, x.hi))
     if exponent % 2 == 1:
         return Interval.rounded(low, high)
@@ -309,7 +309,7 @@ def _set_partitions(places: Index) -> list[list[Index]]:
 
 
 def _truth_of_equality(x: Interval, y: Interval) -> Truth:
-    # A smooth function equals a given value only on a set of posterior probability 0.
+    # Only equal constants count: other functions are equal with posterior probability 0.
     same = (x.lo == x.hi) & (y.lo == y.hi) & (x.lo == y.lo)
     return Truth(same, same)
 

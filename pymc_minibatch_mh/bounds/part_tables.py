@@ -2,8 +2,8 @@
 
 Third derivatives D_abc of a row are bounded over the box of its linear predictors, for common and
 group effects within their radii. With typical sizes n_a of the predictors, g_a = max over b, c of
-(D_abc n_a n_b n_c)^(1/3) / n_a satisfies D_abc <= g_a g_b g_c: in units of g, a row changes along
-one axis, with third derivatives of at most 1.
+(D_abc n_a n_b n_c)^(1/3) / n_a satisfies D_abc <= g_a g_b g_c: a row is bounded
+like a function of Σ g_a u_a alone, with a third derivative of at most 1.
 """
 
 from collections.abc import Sequence
@@ -34,12 +34,12 @@ from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
-#: Probability of common effects beyond their radius for a normal posterior, and radius of a group
-#: effect in posterior standard deviations.
+#: `BORDER_TAIL`: probability of common effects beyond their radius for a normal posterior;
+#: `ELEMENT_RADIUS`: radius of a group effect in posterior standard deviations.
 BORDER_TAIL, ELEMENT_RADIUS = 1e-8, 6.5
-#: Maximum number of boxes per row, and minimum relative gain of twice as many.
+#: Maximum number of boxes per row; minimum relative decrease of bounds that justifies doubling it.
 MOST_PIECES, WORTH_A_CUT = 64, 0.08
-#: Margin above the rounding errors of tables.
+#: Factor that exceeds the rounding errors of tables.
 _ROUNDING = 1.0 + 1e-12
 
 
@@ -135,7 +135,7 @@ class _RowBounds:
             len({a for own in term for a, _ in own}) <= 1 for term in zip(*readings, strict=True)
         )
         self._sd = np.append(found.sd, found.chosen_sd)
-        # Directions of the border without crossed levels, in its own coordinates.
+        # Derivatives of the common effects without crossed levels in the coordinates Q w.
         self._fixed = (found.border_factor @ found.read.T)[: found.n_fixed - found.n_chosen]
         # Crossed levels have no component along these directions.
         chosen = np.zeros((found.chosen.size, len(found.read)))
@@ -145,14 +145,14 @@ class _RowBounds:
         self._pieces = [self._worthwhile_pieces(k) for k in range(len(functions))]
 
     def _worthwhile_pieces(self, term: int) -> Sequence[int]:
-        """Number of pieces of each linear predictor's interval."""
+        """Number of pieces of each linear predictor's interval, chosen by a few rows of a term."""
         read = next(one for one in self._rows.read_chunks if one.term == term)
         some = np.unique(np.linspace(0, read.border.shape[1] - 1, TRIAL_ROWS).astype(np.int64))
         total = cache(partial(self._typical_total, read, some))
         return best_cuts(self._functions[term], total, 0.0, MOST_PIECES, WORTH_A_CUT)
 
     def _typical_total(self, read: Read, some: np.ndarray, pieces: Sequence[int]) -> float:
-        """Sum of the bounds of some rows in a typical proposal, up to a factor."""
+        """Sum of the bounds of some rows in a typical proposal, up to a constant factor."""
         border, weights = self._of_rows(read, some, pieces)
         elements = np.maximum(read.numbers[:, some], 0)
         departed = border * np.sqrt(len(self._found.read))
@@ -160,7 +160,7 @@ class _RowBounds:
         return float((departed**3).sum())
 
     def of(self, read: Read) -> tuple[Array, Array]:
-        """s_i and z_if of a chunk, shapes (rows,) and (factors and crossed factors, rows)."""
+        """Coefficients s_i, shape (rows,), and z_if, (all factors, rows), of a chunk of rows."""
         return self._of_rows(read, np.arange(read.border.shape[1]), self._pieces[read.term])
 
     def _of_rows(self, read: Read, some: np.ndarray, pieces: Sequence[int]) -> tuple[Array, Array]:

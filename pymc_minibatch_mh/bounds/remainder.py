@@ -54,7 +54,7 @@ def derivative_suprema(
 def _largest_derivatives(
     data: RowData, box: Sequence[Interval], order: int, root: Expr
 ) -> dict[Index, Array]:
-    """Largest absolute derivatives; each branch of a switch by data on its own rows only."""
+    """Largest absolute derivatives over a box; a branch selected by data uses its rows only."""
     result: dict[Index, Array] = {}
     for rows, part, branch in branches_by_data(root, data):
         own = box if part is data else [side.take(rows) for side in box]
@@ -83,7 +83,7 @@ def branches_by_data(
 
 
 def cut_interval(box: Interval, count: int, *, without_end: bool = False) -> list[Interval]:
-    """Pieces of intervals; with `without_end`, infinite ones are cut at logistic quantiles."""
+    """Pieces of intervals; with `without_end`, infinite intervals are cut at logistic quantiles."""
     finite = np.isfinite(box.lo) & np.isfinite(box.hi)
     if count == 1 or not (without_end or finite.all()):
         return [box]
@@ -100,12 +100,12 @@ ANGLES = 17
 
 
 def n_orderings(index: Index) -> int:
-    """Number of ordered tuples with the same entries."""
+    """Number of ordered tuples that are permutations of a multi-index."""
     return factorial(len(index)) // prod(factorial(index.count(k)) for k in set(index))
 
 
 def times_norms(derivatives: Mapping[Index, Array], norms: tuple[Array, ...]) -> dict[Index, Array]:
-    """D_abc n_a n_b n_c for every multi-index; 0 where a norm is 0."""
+    """Products D_abc n_a n_b n_c for every multi-index; 0 where a norm is 0."""
     result = {}
     for index, bound in derivatives.items():
         size = prod((norms[k] for k in index), start=np.ones(()))
@@ -135,7 +135,7 @@ def directional_bound(terms: Mapping[Index, Array], inverse_temperature: float) 
 def joint_bound(
     terms: Mapping[Index, Array], correlation: Array, order: int, inverse_temperature: float
 ) -> Array:
-    """Bound c̃_i; slightly larger than necessary for three or more linear predictors."""
+    """Bound c̃_i of a remainder; slightly too large for three or more linear predictors."""
     arguments = sorted({k for index in terms for k in index})
     if len(arguments) == 2:
         form = _largest_of_two(terms, arguments)

@@ -106,7 +106,7 @@ class Tables:
     `headers`, shape (T, 3), has radius, kind and Σc_i of every table, smallest radius first; `c`,
     shape (T, N), is float32. `looseness` is the smallest Σc_i relative to Σc_i for zero radius. If
     not `verified`, bounds come from the user, as does `metric`. Every update evaluates the rows
-    `heavy`. With `groups`, M is the maximum over groups. A `copy` rejects candidates early.
+    `heavy`. With `groups`, M is the maximum over groups. A whitened `copy` rejects candidates.
     """
 
     headers: np.ndarray
@@ -217,11 +217,11 @@ def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
     served = [move.table for move in moves]
     table = max(set(served), key=served.count)
     drawn = tables.c[table] * np.median([move.m for move in moves if move.table == table])
-    # A candidate that the whitened copy rejects is cheaper.
+    # With a whitened copy, most sampled rows are rejected at the lower cost of a candidate.
     price = costs.CANDIDATE if tables.copy.lines.size else costs.OBSERVATION
     heavy = np.flatnonzero(drawn > costs.INCLUDED_OBSERVATION / price)
     all_drawn = float(drawn.sum(dtype=np.float64))
     light = all_drawn - float(drawn[heavy].sum(dtype=np.float64))
-    # No proposal evaluates more than all rows.
+    # Without influential rows, a proposal evaluates at most all rows.
     worthwhile = heavy.size + light <= WORTHWHILE * min(all_drawn, drawn.size)
     return heavy.astype(np.int64) if worthwhile else NO_ROWS

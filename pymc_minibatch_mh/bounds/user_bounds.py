@@ -1,4 +1,4 @@
-"""Custom bounds."""
+"""Custom bounds, which the user gives and which are not verified."""
 
 import logging
 from collections.abc import Callable

@@ -79,7 +79,7 @@ class GroupedReference(NamedTuple):
     """Centre, coordinates (w, e) around it, and expansions of likelihood and prior in (w, e).
 
     `border`, int64, shape (n,), lists coordinates of `n_fixed` common effects, then of locations.
-    `places`, int64, shape (L,), lists group effects, those of factor f from `starts[f]` on.
+    `places`, int64, shape (L,), lists group effects; factor f begins at `starts[f]`.
     """
 
     centre: np.ndarray
@@ -105,12 +105,12 @@ class GroupedReference(NamedTuple):
     border_tilt: np.ndarray
     tilts: np.ndarray
     #: Prior precisions of group effects, shape (L,); derivatives in w of effects minus prior means,
-    #: (L, n); precision of w from these per factor, (F, n, n); remaining prior gradient in w, (n,).
+    #: (L, n); precision of w by these per factor, (F, n, n); remaining prior gradient in w, (n,).
     prior_curvature: np.ndarray
     prior_direction: np.ndarray
     prior_stiffness: np.ndarray
     border_slope: np.ndarray
-    #: Scales, their posterior standard deviations, and their factors, -1 for none: shape (p,).
+    #: Scales, their posterior standard deviations, and their factors (-1 for none), shape (p,).
     scales: np.ndarray
     scale_sd: np.ndarray
     scale_factor: np.ndarray
@@ -185,7 +185,7 @@ class GroupedReference(NamedTuple):
         sizes = self.border.size, self.sd.size, self.scales.size
         w, e, away = (rng.standard_normal(size) for size in sizes)
         scales = self.centre[self.scales] + scale * self.scale_sd * away
-        # Hundreds of jointly proposed border coordinates would converge slowly from far out.
+        # With crossed levels w starts nearby: jointly proposed, it would converge slowly.
         wide = 1.0 if self.chosen.size else scale
         return self.position(wide * w, scale * self.sd * e, scales)
 

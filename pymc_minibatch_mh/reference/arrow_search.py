@@ -25,30 +25,30 @@ from pymc_minibatch_mh.reference.messages import WAY_ON
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.random_effects import MAX_FACTORS
 
-#: Maximum number of iterations, and limits for convergence: Newton distance divided by √d, and
-#: change of a scale.
+#: Maximum number of iterations; limits for convergence: `SETTLED` for the Newton distance divided
+#: by √d, `SCALES_SETTLED` for the change of a scale.
 MAX_PASSES, SETTLED, SCALES_SETTLED = 60, 0.01, 0.01
 #: Number of iterations between searches for kinks in the prior of group effects.
 SUSPICIOUS_PASSES = 10
-#: Number of iterations with refits of averaging intervals, which might never converge.
+#: Number of iterations in which averaging intervals are refitted: refits might never converge.
 FITS = 16
 #: Maximum change of a scale in one iteration.
 REACH = 1.5
-#: Step of finite differences of gradients, and relative change of a slope above rounding.
+#: Step of finite differences of gradients; relative change of a slope that exceeds rounding.
 STEP, CHANGED = 1e-4, 1e-6
 #: Minimum precision of a group effect, relative to the summed |precisions| of its rows and prior.
 LEAST = 1e-3
 #: Multiples of the diagonal that are tried in turn to make a precision positive definite.
 RIDGES = (0.0, 1e-8, 1e-4, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 MOST_HALVINGS = 12
-#: Equidistant points at which a log prior is tested for being quadratic.
+#: Equidistant offsets of a coordinate, at which the log prior is tested for being quadratic.
 _UNEVEN = (-0.6, 0.4, 1.4)
-#: Step of finite differences in scales, and maximum posterior standard deviation of a scale.
+#: Step of finite differences in scales; maximum posterior standard deviation of a scale.
 SPREAD_STEP, MOST_SPREAD = 0.05, 3.0
 #: Part of a message about a prior with kinks.
 KINKED = "The prior of {} has kinks, such as an absolute value, which were smoothed. "
-#: Maximum number of joint directions across factors, and minimum correlation between factors along
-#: such a direction.
+#: `MOST_DIRECTIONS`: maximum number of joint directions across factors; `SLOW`: minimum correlation
+#: between factors along such a direction.
 MOST_DIRECTIONS, SLOW = 16, 0.7
 #: Number of Newton steps with the third-order correction.
 SMOOTHINGS = 3
@@ -83,7 +83,7 @@ def centre_around(
 ) -> GroupedReference:
     """Reference at a centre found from `start`, if coordinates have the same roles there.
 
-    Otherwise the old `reference`, because chains have one rate factor κ for each scale.
+    Otherwise the old `reference` is kept, because chains have one rate factor κ for each scale.
     """
     found = find_grouped(target, start)
     pairs = zip(reference.moved_by, found.moved_by, strict=True)
@@ -98,7 +98,7 @@ def _slow_directions(precision: sparse.csr_array) -> np.ndarray:
     if not between.nnz or count < 1:
         return np.empty((0, size))
     root = sparse.diags_array(1.0 / np.sqrt(diagonal))
-    # The largest eigenvalue is the correlation between effects of different factors.
+    # Eigenvalues are correlations between factors; the largest belong to the slowest updates.
     start = np.random.default_rng(0).standard_normal(size)
     try:
         values, vectors = eigsh(
@@ -152,7 +152,7 @@ class _Search:
     def _quadratic_locations(self, others: np.ndarray) -> np.ndarray:
         """Locations: coordinates outside the likelihood in which the log prior is quadratic."""
         found = []
-        # With equal group effects, or all of them 0, other parameters may look quadratic.
+        # Jitter the group effects: if all are equal, priors of their scales may look quadratic.
         some = self.position.copy()
         some[self._places] += np.random.default_rng(0).standard_normal(self._places.size)
         for k in others:
@@ -214,7 +214,7 @@ class _Search:
         return sums
 
     def _averages_kinks(self, arrow: Arrow, sums: ElementSums, *, now: bool) -> bool:
-        """Average the prior over new kinks or refitted intervals; return whether it changed."""
+        """Average the prior over new kinks or refitted intervals; return whether it is changed."""
         elements = [self._places[own] for own in self._factors]
         if self._averaged_prior is not None:
             self._fits -= 1
@@ -288,7 +288,7 @@ class _Search:
         between = prior.border[:, self._places].T.copy()
         between[:, :n] -= beta * sums.between
         own = prior.diagonal - beta * sums.diagonal
-        # Rows that are not log-concave and priors with heavy tails have negative curvature.
+        # Raise precisions to a minimum: rows or priors that are not log-concave make them negative.
         size = np.abs(prior.diagonal) + beta * np.abs(sums.diagonal) + 1e-12
         own = sparse.diags_array(np.maximum(own, LEAST * size))
         within = sparse.csr_array(own + prior.coupled - beta * sums.cells)
@@ -335,7 +335,7 @@ class _Search:
             if self._averaged_prior is None:
                 rises = found >= value - 1e-9 * abs(value)
             else:
-                # The averaged prior has no value, so the slope decides: it may reverse a little.
+                # The averaged prior has no value, so the slope decides; it may reverse a little.
                 slopes = self._tilt_slopes(self._prior_slope(there), sums)
                 onward = sum(map(np.dot, step, slopes))
                 rises = onward >= -0.5 * sum(map(np.dot, step, slope))
@@ -374,7 +374,7 @@ class _Search:
         return self._moved(position, arrow.step(*slopes)), arrow
 
     def _spread_by(self, arrow: Arrow) -> np.ndarray:
-        """Deviations of group effects and crossed levels given all others, shape (L + c, k).
+        """Deviations of group effects and crossed levels given other parameters, shape (L + c, k).
 
         For one factor these are standard deviations, k = 1. Otherwise k vectors have about the
         joint covariance: exact ones take seconds, and change scales by under 0.1 of their sd.
@@ -481,7 +481,7 @@ class _Search:
         return np.sqrt(variances)
 
     def expanded_reference(self, sums: ElementSums) -> GroupedReference:
-        """Expansions at the centre; group effects respond to the border except crossed levels."""
+        """Reference with expansions at the centre; group effects do not follow crossed levels."""
         prior, n = self._prior_shape(self.position), self._elements.border.size
         arrow, followed = self._arrow_and_slopes(sums)[0], ~self._is_chosen
         factor = arrow.border_factor
@@ -526,7 +526,7 @@ class _Search:
     def _location_response(
         self, prior: PriorShape, factor: np.ndarray, response: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Derivatives of (α - prior means) in w, precision of w from them, remaining gradient."""
+        """Derivatives of α minus prior means in w, precision of w by them, remaining gradient."""
         # -∂²/∂α_g∂w of the log prior, where α responds to w.
         turned = prior.diagonal[:, None] * response + prior.coupled @ response
         turned += prior.border[:, self._places].T @ factor

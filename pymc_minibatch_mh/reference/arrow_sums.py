@@ -22,16 +22,16 @@ from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.structure.random_effects import GroupingFactor, RandomEffects
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
-#: Number of rows per chunk, and maximum number of values in working memory: 64 MB.
+#: Number of rows per chunk; maximum number of values in working memory (64 MB).
 CHUNK, MOST_NUMBERS = 65_536, 2**23
 
 
 class Read(NamedTuple):
-    """Coefficients and levels of rows of a term; `first` numbers the first row over all terms."""
+    """Coefficients and levels of rows of a term; `first` counts the rows before them."""
 
     term: int
     first: int
-    #: Coefficients of the border without crossed levels, shape (m, rows, n - c).
+    #: Coefficients of common effects without crossed levels, shape (m, rows, n - c).
     border: np.ndarray
     #: Level of each row in each factor, then in each crossed factor, numbered over all factors, -1
     #: for none, shape (all factors, rows), and coefficients of levels, (all factors, m, rows).
@@ -57,7 +57,7 @@ class ElementSums:
     value: float
     border: np.ndarray
     elements: np.ndarray
-    #: Shapes (n, n), (L, n), (L,), and a symmetric sparse matrix (L, L).
+    #: Hessian blocks (n, n), (L, n), (L,), and sparse (L, L) for pairs of levels.
     border_hessian: np.ndarray
     between: np.ndarray
     diagonal: np.ndarray
@@ -89,7 +89,7 @@ class ElementRows:
 
     @cached_property
     def read_chunks(self) -> list[Read]:
-        """All rows in chunks."""
+        """Coefficients and levels of all rows, in chunks."""
         ends = np.concatenate([[0], np.cumsum([f.n_rows for f in self._functions])])
         asked = [
             (k, int(ends[k]), first, min(first + CHUNK, function.n_rows))
@@ -125,7 +125,7 @@ class ElementRows:
 
     @cached_property
     def _cells_of_chunks(self) -> tuple[list[np.ndarray], np.ndarray]:
-        """Cell of each pair of levels in a row, (pairs, rows) per chunk, and keys of all cells."""
+        """Index of the cell of each pair of levels, (pairs, rows) per chunk, and keys of cells."""
         pairs = list(combinations(range(len(self._group_numbers)), 2))
         keys = []
         for read in self.read_chunks:
@@ -153,7 +153,7 @@ class ElementRows:
         value, fixed, slopes, within, lines, diagonal, shared = (
             sum(x) for x in zip(*parts, strict=True)
         )
-        # Crossed levels belong to the border.
+        # Move sums of crossed levels to the common effects (border).
         n, known = int(self.starts[-1]), cells[1] >= 0
         pairs = np.divmod(cells[1][known], self._size)
         half = sparse.coo_array((shared[known], pairs), shape=(self._size, self._size))
@@ -213,8 +213,8 @@ class ElementRows:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Average gradient over a normal distribution minus the gradient: ½ Σ f_abc cov_bc.
 
-        The border has the `factor` T. Group effects respond to w by `response`, shape (L, n), and
-        have independent `variances` in addition.
+        Common effects are T w with the `factor` T. Group effects respond to w by `response`, shape
+        (L, n), and have independent `variances` in addition.
         """
         n, lines = int(self.starts[-1]), np.concatenate([response, factor[self._n_fixed :]])
         spread = np.concatenate([variances, np.zeros(self._size - n)])
@@ -275,7 +275,7 @@ class ElementRows:
 
 
 def hessian_index(m: int, a: int, b: int) -> int:
-    """Index of a second derivative among value, gradient and Hessian of a row."""
+    """Index of a second derivative within the packed value, gradient and Hessian of a row."""
     low, high = min(a, b), max(a, b)
     return 1 + m + low * m - low * (low - 1) // 2 + high - low
 
@@ -298,7 +298,7 @@ def _read_factors(
             own = factor.of_index(data.index(place))
             elements[f] = np.where(own >= 0, starts[f] + own, -1)
             weights[f, a] += np.where(own >= 0, data.weight(part), 0.0)
-        # A reference level has no effect.
+        # A level with zero coefficients, such as a reference level, counts as none.
         elements[f, ~weights[f].any(axis=0)] = -1
     return elements, weights
 

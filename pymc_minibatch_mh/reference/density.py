@@ -1,7 +1,7 @@
 """Tempered log-posterior for the search for its mode, and its quadratic approximation.
 
-Curvatures are compared after scaling each coordinate by its own curvature, because a year as a
-predictor makes the raw condition number 10¹².
+Curvatures are compared after scaling each coordinate by its own curvature, because a predictor
+such as the calendar year makes the raw condition number 10¹².
 """
 
 from collections.abc import Callable, Iterable
@@ -85,7 +85,7 @@ class Quadratic:
 
 
 def quadratic_of(hessian: np.ndarray) -> Quadratic:
-    """Quadratic from a Hessian, scaled by each coordinate's curvature or largest coupling."""
+    """Quadratic from a Hessian; coordinates are scaled by curvature, or by coupling if it is 0."""
     curvature, none = -hessian, np.empty((0, 0))
     known, own = np.isfinite(curvature).all(axis=0), np.abs(np.diag(curvature))
     finite = np.where(np.isfinite(curvature), np.abs(curvature), 0.0)
@@ -160,7 +160,7 @@ class Density:
         return Point(position, total, rows)
 
     def in_full(self, position: np.ndarray) -> np.ndarray:
-        """Position with the fixed coordinates, shape (d,)."""
+        """Position completed by the fixed coordinates, shape (d,)."""
         if self.rest is None or self.fixed is None:
             return position
         whole = self.fixed.copy()

@@ -49,7 +49,7 @@ def _call_on_placed(
     block: ArrayRows,
     numbers: np.ndarray,
 ) -> Any:
-    """Call a function with compiled rows, which stay alive during the call."""
+    """Call a function with the compiled rows of a block, which stay alive during the call."""
     placed = rows.on_block(block)
     return call(placed, numbers)
 
@@ -100,7 +100,7 @@ def differences_in(
 
 
 def change_in(order: int, move: Move, rows: PlacedRows, numbers: np.ndarray) -> float:
-    """Sum over rows of the differences in a proposal."""
+    """Sum over rows of the remainder differences in a proposal."""
     return float(differences_in(order, [move[:2]], move[2], rows, numbers)[0].sum())
 
 
@@ -134,7 +134,7 @@ def moments_in(
 def ratio_in(
     move: BoundedMove, c: np.ndarray, rows: PlacedRows, numbers: np.ndarray
 ) -> tuple[float, int]:
-    """Largest |dU_i| / (c_i M) in a proposal, and its row."""
+    """Largest ratio |dU_i| / (c_i M) of change to bound in a proposal, and its row."""
     differences, scales = np.empty((2, numbers.size))
     kernels.differences_of(rows.space(move.order), move.ends, numbers, differences, scales)
     beta = move.inverse_temperature
@@ -197,7 +197,7 @@ def extremes(values: np.ndarray, count: int) -> np.ndarray:
 
 
 READING = "Evaluating all observations"
-#: Minimum number of rows of an additional chunk.
+#: Minimum number of rows on both sides of a cut, where the storage of rows changes.
 LEAST = 32_768
 #: Row numbers, as an array or as a slice that is expanded when it is used.
 Chunk = slice | np.ndarray
@@ -315,8 +315,8 @@ class FullData:
         return np.concatenate(list(self._on_rows(partial(values_at, theta), rows)))
 
     def first_not_finite(self, theta: np.ndarray, start: int = 0) -> int:
-        """First row from `start` on with a non-finite log-likelihood; the last row if none has."""
-        # In chunks, because the numbers of all rows may not fit into memory.
+        """First row from `start` on with a non-finite log-likelihood; the last if none has."""
+        # In chunks, because arrays for all rows may not fit into memory.
         for chunk in chunks_of(self.n_rows, SOUGHT_ROWS, start):
             rows = np.arange(chunk.start, chunk.stop, dtype=np.int64)
             finite = np.isfinite(self.values(theta, rows))
@@ -325,7 +325,7 @@ class FullData:
         return self.n_rows - 1
 
     def undefined_at(self, theta: np.ndarray) -> str:
-        """Text about the first row with non-finite derivatives up to order two, or the prior."""
+        """Text about the first row with a non-finite gradient or Hessian, or about the prior."""
 
         def is_defined(rows: np.ndarray) -> bool:
             found = self.likelihood(theta, hessian=True, rows=rows)
@@ -367,7 +367,7 @@ class FullData:
     def skewness_of_prior(self, theta: np.ndarray, factor: np.ndarray) -> np.ndarray:
         """Lᵀ times (average gradient of the prior over N(θ, L Lᵀ) minus the gradient at θ)."""
         if theta.size > MAX_ENTRIES:
-            # All pairs of coordinates would take minutes.
+            # Differences of gradients: third derivatives of all pairs would take minutes.
             bent = _tilt_of(lambda place: self.prior(place, hessian=False).gradient, theta, factor)
             return factor.T @ bent
         out = np.empty(theta.size)
@@ -397,7 +397,7 @@ class FullData:
         totals = [(0, 0.0, 0.0, 0.0, 0.0)] * len(moves)
         found = over_rows(self.rows, self._source, asked)
         for chunk, (moments, changes) in zip(chunks, found, strict=True):
-            # A chunk whose rows are all left out has no mean.
+            # A chunk whose rows are all left out has no mean, and is skipped.
             totals = [
                 (*merge_moments(one[:4], own[:4]), one[4] + own[4]) if own[0] else one
                 for one, own in zip(totals, moments, strict=True)

@@ -24,12 +24,12 @@ from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_f
 from pymc_minibatch_mh.reference.newton import first_found, newton_search
 
 MAX_PASSES = 60
-#: Tolerances in standard deviations, divided by √d: for x at given scales, before these change, and
-#: the minimum for convergence.
+#: Tolerances in standard deviations, divided by √d: `CALM` for x before the scales are updated, and
+#: `SETTLED` for final convergence (or more, if requested).
 CALM, SETTLED = 1.0, 0.01
 #: Maximum change of a transformed scale in one pass: a factor of e^1.5 for a logarithm.
 REACH = 1.5
-#: Number of consecutive maximum changes after which a scale is checked for divergence.
+#: Number of consecutive steps limited by `REACH` after which a scale is checked for divergence.
 STEADY_MOVES = 8
 #: Maximum standard deviation of a transformed scale: a factor of e^5 for a logarithm.
 MOST_SPREAD = 5.0
@@ -126,7 +126,7 @@ class _Search:
         self._full_data, self._names, self._tolerance = full_data, names, tolerance
         self._scales = np.array(scales, dtype=np.int64)
         self._rest = np.setdiff1d(np.arange(len(names)), self._scales)
-        # Untransformed variables have no natural unit.
+        # Untransformed scales have no natural unit, so their steps are not limited.
         transformed = [names[int(k)].partition("[")[0].endswith("__") for k in self._scales]
         self._reach = np.where(transformed, REACH, np.inf)
 
@@ -135,7 +135,7 @@ class _Search:
     ) -> Mode:
         """Mode by a search from `start`, or else from the origin or jittered starts."""
         around = (start + rng.uniform(-jitter, jitter, start.size) for jitter in JITTERS)
-        # Far from the mode all groups look alike, and the search may not find its way back.
+        # Try several starts: far from the mode all groups look alike, and a search may fail.
         starts = chain([start, np.zeros(start.size)], around)
         return first_found(lambda x: self.found(x, weight, rows), starts)
 
@@ -175,7 +175,7 @@ class _Search:
     def _count_steady_moves(
         self, steady: np.ndarray, move: np.ndarray, marginal: Marginal, best: Given
     ) -> np.ndarray:
-        """Signed number of consecutive maximum changes per scale; ModeError if one diverges."""
+        """Signed count, per scale, of consecutive limited steps; ModeError if a scale diverges."""
         way = np.where(self._is_all_of_reach(move), np.sign(move), 0.0)
         steady = np.where(way * steady >= 0.0, (steady + way) * np.abs(way), way)
         worst = int(np.argmax(np.abs(steady)))

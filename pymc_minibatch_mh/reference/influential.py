@@ -14,7 +14,7 @@ from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 
 #: Maximum ratio of the expected numbers of evaluated rows with and without influential rows.
 WORTHWHILE = 0.8
-#: Minimum batch size and variance of the log ratio, near the defaults of the tests.
+#: Assumed minimum batch size and variance of the log ratio: close to the defaults of the tests.
 FEWEST_ROWS, NOISE = 100, 1.0
 #: Maximum error of the acceptance probability due to the skewness of a batch.
 ERROR = 0.01
@@ -130,7 +130,7 @@ def batch_rows(squares: np.ndarray, cubes: np.ndarray, n_rows: int) -> np.ndarra
     its skewness changes the acceptance probability by at most N² Σ|x|³/(24 b²).
     """
     skew = np.sqrt(cubes / (24.0 * ERROR))
-    # Batches are drawn without replacement.
+    # Sampling is without replacement, so that a batch has at most N rows.
     needed = n_rows * np.maximum(squares / (NOISE + squares), skew / (1.0 + skew))
     return np.maximum(needed, min(FEWEST_ROWS, n_rows))
 

@@ -22,7 +22,7 @@ HALVINGS = 30
 HALF_WIDTH = 3**0.5
 #: Maximum reach of the search, relative to 1 + |coordinate|.
 FARTHEST = 1e6
-#: Minimum share of a coordinate in a jump, and minimum cosine between normals of the same kink.
+#: Relative size below which a coordinate's part of a jump is 0; minimum cosine of equal normals.
 NO_PART, ONE_KINK = 1e-3, 0.999
 
 Gradient = Callable[[np.ndarray], np.ndarray]
@@ -47,13 +47,13 @@ def normals_near(
     reach: np.ndarray,
     kinks: Sequence[Kink] = (),
 ) -> list[np.ndarray]:
-    """Normals of kinks other than `kinks` that single coordinates meet within their `reach`."""
+    """Normals of kinks, not in `kinks`, found by varying each coordinate within its `reach`."""
 
     def gradient(x: np.ndarray) -> np.ndarray:
         return prior(x, hessian=False).gradient
 
     found: list[np.ndarray] = []
-    # In a very long interval, as without curvature, every bend looks like a kink.
+    # Skip coordinates without curvature: in a very long interval every bend looks like a kink.
     near = np.flatnonzero(reach <= FARTHEST * (1.0 + np.abs(position)))
     for k in map(int, near):
         jump = _jump_along(gradient, position, k, reach)
@@ -109,14 +109,14 @@ def _locate_jumps(
         lower = np.abs(between - below) > np.abs(above - between)
         low, below = np.where(lower, low, middle), np.where(lower, below, between)
         high, above = np.where(lower, middle, high), np.where(lower, between, above)
-    # The change of a smooth slope, however steep, vanishes with the interval.
+    # In ever shorter intervals the change of a smooth slope vanishes, but a jump stays.
     return large & (changes[-1] > 0.5 * changes[HALVINGS // 2]), low, high
 
 
 def averaged_prior(
     prior: Callable[..., Derivatives], kinks: Sequence[Kink]
 ) -> Callable[..., Derivatives]:
-    """Derivatives of the prior, averaged across kinks; the value stays that of the prior."""
+    """Derivatives of the prior, averaged across kinks; the value is not averaged."""
 
     def averaged_derivatives(position: np.ndarray, *, hessian: bool) -> Derivatives:
         here = prior(position, hessian=hessian)

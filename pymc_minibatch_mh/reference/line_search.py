@@ -8,18 +8,18 @@ the largest numbers.
 from collections.abc import Callable
 from math import isfinite
 
-#: Maximum doublings of the distance, halvings of an interval with a maximum, and halvings towards
-#: the largest numbers if no decrease is known.
+#: Maximum doublings of the distance; halvings of an interval that contains a maximum; halvings
+#: towards non-finite values, if no decrease is known yet.
 MAX_DOUBLINGS, HALVINGS, HALVINGS_TO_END = 50, 5, 20
-#: Minimum decrease of a log-density above rounding, relative to its size and absolute.
+#: Minimum decrease of a log-density that exceeds rounding: relative to its size, plus absolute.
 ROUNDING, LEAST_FALL = 1e-9, 1e-6
 
 
 def distance_to_maximum(along: Callable[[float], tuple[float, float]]) -> float | None:
     """Distance up to which a log-density rises along a line; None if it never falls.
 
-    `along` gives value and slope at a distance. The result lies before the maximum: Newton steps
-    from beyond it may lead far back.
+    `along` gives value and slope at a distance. The result lies before the maximum, because
+    Newton steps from beyond it may lead far back.
     """
     highest, slope = along(0.0)
     near, beyond, falls = 0.0, 1.0, False

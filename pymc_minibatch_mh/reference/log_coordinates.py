@@ -15,7 +15,7 @@ from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.mode import Mode
 
-#: Fractions of the curvature in log κ to add to a precision; densities like exp(-κ) have none in κ.
+#: Fractions of the curvature in log κ, tried in turn: densities like exp(-κ) have none in κ itself.
 SHARES = (0.0, 0.125, 0.25, 0.5)
 #: Maximum ratio of the standard deviations with a fraction and with all of that curvature.
 WIDER = 4.0
@@ -45,7 +45,7 @@ class LogFullData(FullData):
         return self._in_logs(position, super().likelihood(position, hessian=hessian, rows=rows))
 
     def _in_logs(self, position: np.ndarray, plain: Derivatives) -> Derivatives:
-        """Derivatives with respect to log coordinates, from `plain` ones at a position."""
+        """Derivatives in log coordinates, by the chain rule from `plain` derivatives."""
         slopes, second, logs = np.ones(position.size), plain.hessian, self.logs
         slopes[logs] = position[logs]
         # A step that is too long gives non-finite values, which the search rejects.

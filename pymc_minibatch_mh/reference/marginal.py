@@ -19,16 +19,16 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.mode import Mode, whitening_factors
 
-#: Maximum Newton steps over x, final distance in standard deviations, and maximum step halvings.
+#: Maximum number of Newton steps in x; final distance in standard deviations; maximum halvings.
 MAX_STEPS, NEAR, MOST_HALVINGS = 30, 1e-5, 30
-#: Maximum decrease that counts as rounding, relative to the value.
+#: Maximum decrease of the log-density that counts as rounding, relative to its value.
 ROUNDING = 1e-12
 #: Steps of first and of second finite differences of the precision.
 STEP, LONG_STEP = 1e-6, 1e-2
 #: Minimum |eigenvalue| of an indefinite precision, relative to the largest.
 LEAST = 1e-8
-#: Maximum iterations of the maximisation of V over the scales, and its tolerances for the gradient
-#: and the relative increase. The next quadratic expansion refines the result.
+#: Maximum iterations of the maximisation of V over the scales; its tolerances for gradient and
+#: relative increase, loose because the next quadratic expansion refines the result.
 MOST_ITERATIONS, NO_SLOPE, NO_RISE = 30, 1e-2, 1e-8
 
 
@@ -128,7 +128,7 @@ class Marginal:
         return given.value - given.log_volume, gradient
 
     def scale_ways(self, given: Given) -> np.ndarray:
-        """Derivatives of the position, with the best x, in each scale, shape (d, p)."""
+        """Derivatives of the position in each scale, where x follows as best x, shape (d, p)."""
         ways = np.zeros((self.anchor.size, self.scales.size))
         ways[self.rest] = self.response(given)
         ways[self.scales, range(self.scales.size)] = 1.0
@@ -139,7 +139,7 @@ class Marginal:
         return -self.prior(given.position + way, hessian=True).hessian[self._rest_block]
 
     def curvature_at(self, given: Given) -> np.ndarray:
-        """Negative Hessian of V, shape (p, p); NaN if the prior has none nearby."""
+        """Negative Hessian of V, shape (p, p); NaN if the prior is not smooth nearby."""
         hessian, ways = given.prior.hessian, self.scale_ways(given)
         cross = hessian[np.ix_(self.scales, self.rest)] @ ways[self.rest]
         own = -hessian[np.ix_(self.scales, self.scales)] - cross
@@ -213,17 +213,17 @@ def _cholesky_or_absolute(precision: np.ndarray) -> tuple[np.ndarray, bool]:
 
 #: Subsample size for the average gradient, whose noise is of order d^1.5 / N.
 SUBSAMPLE = 20_000
-#: Minimum useful step in posterior standard deviations, and the maximum total step, divided by √d,
-#: for which third-order terms are reliable.
+#: `WORTH_MOVING`: minimum useful step in posterior standard deviations; `TRUSTED`: maximum total
+#: step, divided by √d, for which third-order terms are reliable.
 WORTH_MOVING, TRUSTED = 0.02, 0.5
-#: Maximum number of steps in models with scales, and minimum length of a step before another.
+#: Maximum number of steps in models with scales; minimum length of a step that another follows.
 STEPS_WITH_SCALES, WORTH_ANOTHER = 3, 0.1
 
 
 def mode_near_mean(
     full_data: FullData, mode: Mode, inverse_temperature: float, rng: np.random.Generator
 ) -> Mode:
-    """Mode moved towards the mean of the posterior, where that is useful."""
+    """Mode moved towards the mean of the posterior, if the step is useful and reliable."""
     # A second step is not worth its full-data Hessian, unless scales shift all other coordinates.
     moved = mode
     for _ in range(STEPS_WITH_SCALES if mode.marginal else 1):
@@ -244,7 +244,7 @@ def skewness_shift(
     weight: float,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Weighted average gradient of rows minus the gradient at the centre, from a subsample."""
+    """`weight` times (average gradient of rows - gradient at the centre), from a subsample."""
     rows = None
     if full_data.n_rows > SUBSAMPLE:
         rows = np.sort(rng.choice(full_data.n_rows, SUBSAMPLE, replace=False))

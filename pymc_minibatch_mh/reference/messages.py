@@ -62,7 +62,7 @@ def not_finite(
 def scale_collapses(
     names: Sequence[str], k: int, way: tuple[Point, Point], *, settled: bool, flat: bool
 ) -> ModeError:
-    """Error about a coordinate that diverges, seen between the two points `way`.
+    """Error about a coordinate that diverges from the first to the second point of `way`.
 
     If `settled`, the log-density decreases nowhere beyond; otherwise no step reached a decrease.
     `flat` says whether the prior has slope 0 there.

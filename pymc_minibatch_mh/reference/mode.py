@@ -24,10 +24,10 @@ from pymc_minibatch_mh.reference.newton import first_found, newton_search
 
 #: Subsample size of the first search: minimum, and number of rows per coordinate.
 SUBSAMPLE, SUBSAMPLE_PER_COORDINATE = 20_000, 50
-#: Maximum final distance from the mode in posterior standard deviations: by default, before a step
-#: to the mean, and on a subsample, whose mode is about sqrt(N / rows) standard deviations off.
+#: Maximum final distance from the mode in posterior standard deviations: `TOLERANCE` by default;
+#: `LOOSE_TOLERANCE` before a step to the mean; `COARSE_TOLERANCE` on a subsample.
 TOLERANCE, LOOSE_TOLERANCE, COARSE_TOLERANCE = 1e-3, 0.3, 0.1
-#: Half-widths of the jitter of further starts, and maximum halvings until the density is positive.
+#: Half-widths of the jitter of further starts; maximum halvings until the density is positive.
 JITTERS, MOST_HALVINGS = (1.0, 0.1), 10
 
 
@@ -97,7 +97,7 @@ def _starts(density: Density, start: np.ndarray, rng: np.random.Generator) -> It
         yield next((x for x in tried if density.at(x, hessian=False).is_finite), start)
 
 
-#: Number of row evaluations of a calibration, and minimum and maximum number of proposals.
+#: Number of row evaluations of a calibration; minimum and maximum number of its proposals.
 CALIBRATION_READS, FEWEST_MOVES, MOST_MOVES = 4_000_000, 4, 32
 #: Fraction of calibration proposals whose variance is below the prediction.
 COVERED = 0.9
@@ -199,9 +199,9 @@ def _typical_moves(
     return [tuple(reference.centre + reference.factor @ z for z in pair) for pair in noise]
 
 
-#: Number of row groups for the covariance of scores, per coordinate and minimum, and group size.
+#: Row groups for the covariance of scores: number per coordinate; minimum number; rows per group.
 GROUPS_PER_COORDINATE, LEAST_GROUPS, GROUP = 20, 200, 64
-#: Maximum number of Fisher scoring steps, and final distance in posterior standard deviations.
+#: Maximum number of Fisher scoring steps; final distance in posterior standard deviations.
 MAX_STEPS, SCORING_TOLERANCE = 60, 0.1
 
 
@@ -212,7 +212,7 @@ def find_centre(
     names: Sequence[str],
     rng: np.random.Generator,
 ) -> Mode:
-    """Point near the mode by Fisher scoring; ModeError if no scale or no mode is found."""
+    """Point near the mode by Fisher scoring; ModeError if precisions are singular or steps fail."""
     density, position = Density(full_data, inverse_temperature), np.array(start, dtype=np.float64)
     for _ in range(MAX_STEPS):
         precision = _precision_of_scores(full_data, position, inverse_temperature, rng)

@@ -13,16 +13,16 @@ from pymc_minibatch_mh.reference.kinks import Kink, normals_near
 from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 
 MAX_STEPS = 60
-#: Maximum ratio of the distances before and after a step; above it the Hessian is recomputed.
+#: Ratio of the distances after and before a step, above which the Hessian is recomputed.
 SLOW = 0.3
-#: Maximum halvings of a step, and numbers of halvings and of steps that start a search for kinks.
+#: Maximum halvings of a step; number of halvings, and of steps, that start a search for kinks.
 MOST_HALVINGS, SUSPICIOUS_HALVINGS, SUSPICIOUS_STEPS = 40, 6, 10
 #: Maximum number of doublings of a step that was too short.
 MOST_DOUBLINGS = 10
 #: Minimum increase of the log-density by steps in single coordinates.
 ALONE = 1.0
-#: Distances in standard deviations: sufficient if no better point is found, and the maximum at
-#: which slopes alone identify a better point.
+#: Distances in standard deviations: `NEAR` is sufficient if no better point is found; below
+#: `SLOPES_TELL`, slopes alone identify a better point.
 NEAR, SLOPES_TELL = 0.1, 1.0
 #: Rounding of a log-density, relative to its size, in double and in single precision.
 ROUNDING, SINGLE_ROUNDING = 1e-9, 1e-6
@@ -33,7 +33,7 @@ STEADY_MOVES, STEADY_MOVES_AT_END = 8, 4
 LONG_WAY = 3.0
 #: Standard deviation, relative to its coordinate, below which rounding hides it.
 UNRESOLVED = 1e-14
-#: Maximum fits of averaging intervals to the posterior, and log ratio of widths at convergence.
+#: Maximum number of fits of averaging intervals; maximum log ratio of their widths at convergence.
 FITS, FITTED = 12, 0.25
 
 
@@ -151,7 +151,7 @@ class _Path:
         """Step with backtracking and doubling; False if the current point is near the mode."""
         for halvings in range(MOST_HALVINGS):
             length = 0.5**halvings
-            # Most full steps are accepted, so that a cheap Hessian is not wasted.
+            # Compute a cheap Hessian with the full step, because most full steps are accepted.
             hessian = halvings == 0 and self.density.full_data.cheap_hessian
             there = self.density.at(self.here.position + length * step, hessian=hessian)
             if there.is_finite and self._is_better(there, step, length * distance**2):
@@ -179,7 +179,7 @@ class _Path:
         if not self.density.kinks and rise >= -(ROUNDING * size + 1e-6):
             return True
         slope, slope_there = self.here.total.gradient @ step, there.total.gradient @ step
-        # Rounding may dominate the value if large terms cancel, as with counts of a billion.
+        # Slopes decide first: values of large terms that cancel are dominated by rounding.
         if slope < SLOPES_TELL**2 and abs(slope_there) <= 0.5 * slope:
             return True
         # If rounding blurs the value, a slope that hardly reverses is enough.
@@ -263,7 +263,7 @@ class _Path:
         return messages.scale_collapses(self.names, k, way, settled=settled, flat=flat)
 
     def _steady_way(self, steps: np.ndarray) -> np.ndarray:
-        """Last step of coordinates that do not slow down, else 0; `steps` has shape (moves, d)."""
+        """Last step in coordinates that do not slow down, else 0; `steps` has shape (moves, d)."""
         moves, nothing = len(steps), np.zeros(steps.shape[1])
         last = self.distances[-1]
         if last >= 1.0 and last < 0.5 * self.distances[-moves - 1]:
@@ -272,10 +272,10 @@ class _Path:
         steady = (np.abs(np.sign(steps).sum(axis=0)) == moves) & (
             np.abs(way) >= 0.5 * np.abs(steps[0])
         )
-        # A coordinate that returns from too long a step approaches a mode.
+        # A coordinate that only returns from too long a step is not diverging.
         end = self.been[-1].position - self.been[0].position
         steady &= np.abs(end) > np.abs(end - gone)
-        # The logarithm of a variable bounded below by 0 goes far down, but has no mass there.
+        # The logarithm of a variable bounded below by 0 may go far down without diverging.
         logs = self.density.logs
         steady[logs[way[logs] < 0.0]] = False
         is_long = np.abs(gone[steady]).max(initial=0.0) >= LONG_WAY

@@ -23,8 +23,8 @@ from pymc_minibatch_mh.reference.target import Target
 
 #: Maximum number of scales, and of values in all tables.
 MOST_SCALES, MOST_NUMBERS = 8, 5_000_000
-#: Distance of knots in standard deviations of a scale; fall of V, or number of knots per side, at
-#: which knots end; number of table intervals per knot interval.
+#: `KNOT_GAP`: distance of knots in standard deviations of a scale; `DEPTH`, `MOST_KNOTS`: fall of V
+#: and number of knots per side at which knots end; `FINER`: table intervals per knot interval.
 KNOT_GAP, DEPTH, MOST_KNOTS, FINER = 1.0, 14.0, 20, 2
 #: Minimum number of knots on either side.
 LEAST_KNOTS = 3
@@ -34,14 +34,14 @@ REACH = 2.0
 FAR = 4.0
 #: Standard normal values at which quantiles of scales are tabulated.
 NORMALS = np.linspace(-5.0, 5.0, 41)
-#: Integration points per knot interval, intervals beyond the last knot, and minimum |slope| there.
+#: Integration points per knot interval; intervals beyond the last knot; minimum |slope| there.
 FINE, BEYOND, LEAST_SLOPE = 100, 10, 0.5
-#: Number of compared draws from each distribution, and their seed.
+#: Number of draws from each of two compared distributions; seed of the draws.
 COMPARED, SEED = 400, 20_261_122
 
 
 def scale_conditional(target: Target, reference: Reference) -> ScaleConditional | None:
-    """Tables for a model with scales; None if it has none, or if tables do not help."""
+    """Tables for a model with scales; None for no scales, or if tables do not help."""
     if target.covariance is not None or reference.order != 2 or target.source.others.size:
         return None
     ends = target.factorization.boundary
@@ -139,7 +139,7 @@ class _Axes:
         )
 
     def _knots_to_side(self, k: int, way: int) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
-        """V, best x and whitener at knots on one side, until V has fallen by DEPTH."""
+        """Yield V, best x and whitener at successive knots on one side, until V falls by DEPTH."""
         highest, near = self.best.value - self.best.log_volume, self.best.position
         for knot in range(1, MOST_KNOTS + 1):
             away = way * knot * KNOT_GAP * self.spread[:, k]

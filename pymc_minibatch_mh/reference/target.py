@@ -37,7 +37,7 @@ from pymc_minibatch_mh.structure.random_effects import RandomEffects
 from pymc_minibatch_mh.structure.row_function import RowFunction, predictor_forms
 from pymc_minibatch_mh.structure.scales import find_scales, read_by_slopes
 
-#: Maximum number of points (at least one) and of evaluated rows in the comparison with the model.
+#: Comparison with the model: maximum number of points; maximum number of evaluated rows.
 CHECK_POINTS, CHECK_READS = 3, 300_000
 #: Maximum number of evenly spaced rows in the comparison for stored data.
 CHECK_ROWS = 100_000
@@ -102,7 +102,7 @@ class Target:
         return ElementRows(functions, rows, self.elements)
 
     def release(self) -> None:
-        """Free the memory of the preparation."""
+        """Free memory that only the preparation needs."""
         self.__dict__.pop("element_rows", None)
 
     @cached_property
@@ -141,7 +141,7 @@ class Target:
     def mode(
         self, start: np.ndarray, rng: np.random.Generator, tolerance: float = TOLERANCE
     ) -> Mode:
-        """Mode near `start`, marginal for scales; at order 0 the density may have kinks."""
+        """Mode near `start`, marginal mode for scales; order 0 allows densities with kinks."""
         ends = self.factorization.boundary
         if not ends:
             return self._search_mode(start, start, rng, tolerance)
@@ -172,7 +172,7 @@ class Target:
             raise without from None
 
     def scales(self, start: np.ndarray) -> tuple[int, ...]:
-        """Scales, identified by derivatives near `start`; the centre has their marginal mode."""
+        """Coordinates that are scales, by derivatives near `start`; used for the marginal mode."""
         functions = self.row_functions
         if isinstance(functions, BoundsError):
             read = read_by_slopes(self.full_data.likelihood, start)
