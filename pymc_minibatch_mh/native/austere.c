@@ -10,7 +10,7 @@
  * equal in every proposal that was evaluated on all rows. */
 #include "inside.h"
 
-/* Maximum relative deviation of equal differences, due to rounding of their mean by an ulp. */
+/* Relative deviation up to which differences count as equal: rounding alone can cause it. */
 static const double ROUNDING = 1e-12;
 
 /* Tail probability below which a look at n rows decides. */

@@ -5,7 +5,7 @@
  * symmetric in the two positions. */
 #include "inside.h"
 
-/* Safety factor of a distance from the centre, far above relative rounding errors. */
+/* Safety factor of distances from the centre: exceeds 1 by far more than rounding errors. */
 static const double OUTSIDE = 1.0 + 1e-12;
 
 /* Inner products of a proposal, and of its projections for each group of rows, if there are any. */

@@ -22,7 +22,7 @@
 /* Kinds of cubes. ENDS: summed over both ends; WAY: of the step; FARTHER: of the farther end. */
 enum { ENDS, WAY, FARTHER, KINDS };
 
-/* Safety factor of a rate, far above relative rounding errors. */
+/* Safety factor of a rate: exceeds 1 by far more than rounding errors. */
 #define ROUNDING (1.0 + 1e-10)
 
 static double cube_of(int64_t kind, double one, double other)
@@ -61,7 +61,7 @@ static void sum_cubes(const mh_parts *parts, const mh_part_ends *ends, double *s
     outside[0] = n;
 }
 
-/* Write running sums over the levels of each factor, of C_g times cubes of one kind, (L,). */
+/* For each factor, write running sums over its levels g of C_g times cubes of one kind, (L,). */
 static void run_through(const mh_parts *parts, const mh_part_ends *ends, int64_t kind,
                         double *running)
 {
@@ -117,7 +117,7 @@ mh_status mh_find_rates(const mh_parts *parts, const mh_part_ends *ends, mh_rate
     return MH_OK;
 }
 
-/* Index of the first of ascending sums, from `low` to before `high`, that exceeds `value`. */
+/* First index from `low` on, and before `high`, at which the ascending sums exceed `value`. */
 static int64_t first_above(const double *sums, int64_t low, int64_t high, double value)
 {
     MH_BISECT(low, high, !(sums[middle - 1] > value))

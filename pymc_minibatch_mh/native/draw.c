@@ -43,7 +43,7 @@ mh_status mh_build_alias(int64_t n, const float *weights, double *thresholds, in
             large[n_large++] = (int32_t)i;
     }
     share_out(thresholds, aliases, small, &n_small, large, &n_large);
-    /* The remaining entries differ from 1 by rounding only. */
+    /* The remaining entries differ from 1 by rounding only: set them to 1. */
     for (int64_t k = 0; k < n_large; k++)
         thresholds[large[k]] = 1.0;
     for (int64_t k = 0; k < n_small; k++)
@@ -113,7 +113,7 @@ static mh_status grow(mh_drawn *drawn, int64_t n, int64_t target, mh_arena *scra
 }
 
 /* Make room for `target` rows. Room at least doubles, so that the work of many looks stays
- * proportional to their rows. From half of all rows on, the list holds all rows, without a set. */
+ * proportional to their rows. Beyond half of all rows, the list holds all rows, and no set. */
 mh_status mh_reserve(mh_drawn *drawn, int64_t n, int64_t target, int64_t total, mh_arena *scratch)
 {
     if (drawn->room >= target)
@@ -191,7 +191,7 @@ void mh_arrange(const mh_rows *rows, const int64_t *drawn, int64_t n, int64_t *n
     }
 }
 
-/* Write the numbers within terms of the consecutive rows from `first` to before `last`. */
+/* Write the numbers within terms of the consecutive rows first, ..., last - 1. */
 void mh_arrange_block(const mh_rows *rows, int64_t first, int64_t last, int64_t *numbers,
                       int64_t *ends)
 {

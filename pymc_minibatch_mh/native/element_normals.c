@@ -42,7 +42,7 @@ void mh_stay_on_border(mh_iteration *on)
     border[2] = 0.0;
 }
 
-/* Write the common effects that data index, relative to the centre, behind the group effects. */
+/* Write data-indexed common effects, relative to the centre, to `e` after the group effects. */
 void mh_find_chosen(const mh_iteration *on, const double *position, double *e)
 {
     const mh_geometry *geometry = on->geometry;

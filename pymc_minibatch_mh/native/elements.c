@@ -78,7 +78,7 @@ static mh_status move_the_rest(mh_iteration *on, mh_counts *counts)
     return MH_OK;
 }
 
-/* Make one update of every type. */
+/* Make one iteration: an update of every type. */
 static mh_status iterate(mh_iteration *on, mh_counts *counts)
 {
     const mh_geometry *geometry = on->geometry;

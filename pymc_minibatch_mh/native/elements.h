@@ -27,12 +27,12 @@ typedef struct mh_iteration {
     /* w, w', and the slope in w of the rows' expansion that is due to e, (n,) each */
     double *w, *new_w, *pull;
     double *slopes, *border_mean, *noise, *away; /* of common effects; away: scratch, (n,) */
-    double *matrix;                              /* precision of w, or its factor, (n, n) */
+    double *matrix;                              /* precision of w, or its Cholesky factor, (n, n) */
     double *e, *new_e; /* e and e', then K data-indexed common effects off the centre, (L + K,) */
     /* moved: R w. For each group effect: slope of the rows' expansion without its own e;
      * conditional mean and precision; log ratio of its test, (L,) each. */
     double *moved, *slope, *mean, *precision, *log_ratio;
-    double *prior_slope, *prior_precision, *zeros; /* prior of effects at e = 0; zeros, (L,) */
+    double *prior_slope, *prior_precision, *zeros; /* of effects' prior at e = 0; zeros, (L,) */
     int64_t expanded; /* whether prior_slope and prior_precision are up to date for this factor */
     double *at[3];    /* prior log-densities of effects at three points, (L,) each */
     double prior;     /* log-prior at the position */
@@ -53,7 +53,7 @@ static inline int mh_passes_first_stage(const mh_iteration *on, double cheap)
     return !on->own->test.delayed || mh_uniform(on->rng) < mh_chance_of(cheap);
 }
 
-/* ---- element_normals.c: coordinates, and conditional normals of effects. ---- */
+/* ---- element_normals.c: coordinates (w, e), and conditional normals of group effects. ---- */
 
 void mh_find_coordinates(mh_iteration *on);
 /* Start a proposal at the position; or accept the proposal, whose log-prior is `new_prior`. */
@@ -62,7 +62,7 @@ void mh_accept_move(mh_iteration *on, double new_prior);
 void mh_find_chosen(const mh_iteration *on, const double *position, double *e);
 /* Write R w, the shift of group effects that follows the common effects w. */
 void mh_follow_border(const mh_iteration *on, const double *w);
-/* Write the effects of a factor, centre + R w + e, for the current R w and given e. */
+/* Write the effects of a factor, centre + R w + e, from the R w that was last written and e. */
 void mh_write_elements(const mh_iteration *on, const double *e, int64_t f, double *position);
 /* Write |Q w| for a proposal that leaves the common effects fixed. */
 void mh_stay_on_border(mh_iteration *on);
@@ -75,7 +75,7 @@ void mh_expand_prior(const mh_iteration *on, int64_t f, const double *e, double 
                      double *slopes, double *precisions);
 /* Write the slope of the rows' expansion in each effect of a factor, without its own e. */
 void mh_find_slopes(const mh_iteration *on, int64_t f);
-/* Write the conditional means and precisions of a factor's effects, by slopes of rows and prior. */
+/* Write the conditional means and precisions of a factor's effects, from rows and given priors. */
 void mh_condition(const mh_iteration *on, int64_t f, const double *prior_slopes,
                   const double *prior_precisions);
 /* Write conditional means and precisions at the chain's position, of which move.new is a copy. */

@@ -1,4 +1,4 @@
-/* Declarations shared by C files, unseen by Python: scratch memory and inlined functions. All other
+/* Declarations that C files share but Python does not use: scratch memory, inlined functions. Other
  * shared functions are declared in functions.h. */
 #ifndef MH_INSIDE_H
 #define MH_INSIDE_H
@@ -17,7 +17,7 @@ enum { MH_BLOCK = 2048, MH_AHEAD = 256, MH_CACHE_LINE = 64 };
 static inline int64_t mh_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t mh_max(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Python's max(a, b) and min(a, b): a if either is NaN. Calls of fmax and fmin would be slower. */
+/* max(a, b) and min(a, b) as in Python, a if either is NaN; faster than calls of fmax and fmin. */
 static inline double mh_larger(double a, double b) { return b > a ? b : a; }
 static inline double mh_smaller(double a, double b) { return b < a ? b : a; }
 
@@ -101,7 +101,7 @@ static inline void mh_give_back(const mh_mark *mark)
 /* ---- Sums in a fixed order: eight side by side, so that all compilers and processors round alike.
  *      Functions for long sums are in leaves.c. ---- */
 
-/* Number of the eight sums that a register holds. The vectors are explicit, because compilers do
+/* Number of sums, out of eight, per SIMD register. Vector types are explicit, because compilers do
  * not vectorise every plain loop. */
 #ifdef __AVX__
 enum { MH_WIDE = 4 };
@@ -218,7 +218,7 @@ mh_status mh_extend_batch(mh_chain *chain, mh_batch_so_far *batch, int64_t targe
                           const mh_table *table, double m, mh_counts *counts);
 /* Write the change of all rows; evaluate those outside the batch or, for stored data, all. */
 mh_status mh_read_rest(mh_chain *chain, mh_batch_so_far *batch, double *change);
-/* Keep the ends of a move if a bound is exceeded by more than the previous `largest` ratio. */
+/* Store the proposal in worst_move if its ratio to a bound is above 1 and above `largest`. */
 void mh_keep_worst_move(mh_chain *chain, double largest, const mh_counts *counts);
 
 /* min(1, exp(log_ratio)); 0 if the log ratio is NaN or -inf */

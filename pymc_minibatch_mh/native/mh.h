@@ -77,19 +77,19 @@ typedef struct mh_piece {
 /* A function of n rows: reads one line of inputs and writes one line of outputs per row. */
 typedef void (*mh_row_function)(const double *inputs, double *outputs, int64_t n);
 
-/* The rows of one observed variable. Fixed coefficients belong to the same coordinates in every
- * row, chosen ones to coordinates that the data index, as in a[group]. */
+/* The rows of one observed variable, functions of m linear predictors. Fixed coefficients belong to
+ * the same coordinates in every row, chosen ones to coordinates that data index, as in a[group]. */
 typedef struct mh_term {
-    int64_t n_arguments, n_taken, n_fixed, n_chosen, n_pieces; /* m = n_arguments forms */
+    int64_t n_arguments, n_taken, n_fixed, n_chosen, n_pieces; /* m = n_arguments */
     const mh_leaf *taken;             /* leaves that the row functions read directly, (n_taken,) */
     const mh_piece *pieces;           /* (n_pieces,) */
     const int64_t *fixed_coordinates; /* (n_fixed,) */
-    const int64_t *fixed_ends;        /* end of each form's fixed coefficients, (m,) */
-    const int64_t *chosen_arguments;  /* form of each chosen coefficient, (n_chosen,) */
-    mh_row_function difference; /* (m forms at the centre and, relative to it, at both ends; taken) ->
-                                   r(new) - r(position), its rounding error in units of epsilon */
-    mh_row_function slopes;     /* (forms, taken) -> value, gradient (m), Hessian (m (m + 1)/2) */
-    mh_row_function thirds;     /* (forms, taken) -> f_abc for a <= b <= c, in this order */
+    const int64_t *fixed_ends;        /* end of each predictor's fixed coefficients, (m,) */
+    const int64_t *chosen_arguments;  /* predictor of each chosen coefficient, (n_chosen,) */
+    mh_row_function difference; /* (m predictors: at the centre, at both ends relative to it; taken)
+                                   -> r(new) - r(position), its rounding error in epsilons */
+    mh_row_function slopes;     /* (predictors, taken) -> value, gradient (m), Hessian (m (m + 1)/2) */
+    mh_row_function thirds;     /* (predictors, taken) -> f_abc for a <= b <= c, in this order */
 } mh_term;
 
 /* Writes rows' differences of remainders, and to `scales` the larger of each row's log-likelihoods.
@@ -150,7 +150,7 @@ typedef struct mh_supply {
 /* Whitened directions of rows as 8-bit integers: see whitened_copy.c. */
 typedef struct mh_copy {
     int64_t n_lines, width; /* number of rows, 0 without a copy; bytes per row */
-    const int8_t *lines; /* a float scale and residual per direction, directions; (n_lines, width) */
+    const int8_t *lines; /* scales and residuals (float) of directions, directions, (n_lines, width) */
     const double *shared;  /* directions that every row may depend on, (n_shared, d) */
     int64_t n_shared, own; /* own: number of further directions per row */
 } mh_copy;
@@ -385,7 +385,7 @@ typedef struct mh_custom_proposal { /* a user's proposal: custom_proposal.c */
     int64_t *kept; /* exception that the function raised, (1,) */
     int64_t batch_size, n_state;
     double *state;    /* (n_state,) */
-    double *position; /* copy for the function, (d,) */
+    double *position; /* copy of the position for the function, (d,) */
 } mh_custom_proposal;
 
 /* ---- Tests. ---- */
@@ -534,7 +534,7 @@ typedef struct mh_part_ends {
 typedef struct mh_rates {
     int64_t *kinds;  /* kind of cubes of each process, -1 for none, (2,) */
     double *chances; /* probability that a candidate is from each part, (2, F + 1) */
-    double *units;   /* probability of a row in a part, divided by its own cube, (2, F + 1) */
+    double *units;   /* probability of a row per unit of its cube, for each part, (2, F + 1) */
     double *running; /* running sums over the levels of each factor, (2, L) */
 } mh_rates;
 
