@@ -24,7 +24,7 @@ ROWS_PER_BLOCK = 65_536
 TOP_SHARE, MAX_TOP_ROWS = 1e-3, 1_000
 #: Number of pilot repetitions that measure a test's cost, and limits on the later repetitions.
 PILOT_REPETITIONS, MIN_REPETITIONS, MAX_REPETITIONS = 2, 2, 100
-#: Minimum budget of observations for the repetitions of one proposal.
+#: Minimum budget of evaluated observations for the repeated decisions on one proposal.
 MIN_BUDGET = 30_000
 
 

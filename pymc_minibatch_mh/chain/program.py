@@ -83,7 +83,7 @@ class SamplerSpec:
     moves_without_rows: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the plan against the sampler, and compile functions."""
+        """Raise SettingError if the sampler cannot run on the plan; compile functions."""
         self.sampler.require_possible(self.plan)
         _ = self._compiled_functions
 
@@ -98,7 +98,7 @@ class SamplerSpec:
 
     @cached_property
     def _compiled_functions(self) -> tuple[Any, Likelihood]:
-        """Compiled prior and observations."""
+        """Compiled prior, and observations as compiled updates evaluate them."""
         return self.plan.target.full_data.log_prior, self.sampler.likelihood(self.plan)
 
     def with_plan(self, plan: Plan) -> Self:

@@ -72,7 +72,7 @@ def check_start(chain: Chain) -> StartOutcome:
     if chain.state.is_waiting:
         _end_waiting(chain)
         return None
-    # Chains that update effects one at a time leave such a start by themselves.
+    # Only joint updates get stuck: updates of single effects leave such a start by themselves.
     together = chain.program.sampler.n_decisions == 1
     moves = first > 0 or (together and len(chain.program.slices.steps) > 0)
     if not moves or not scale_collapses(plan, chain.position):

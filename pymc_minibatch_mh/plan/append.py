@@ -26,7 +26,7 @@ AUDITED_OLD_ROWS = 300
 
 
 class Sought(NamedTuple):
-    """Number of rows in the mode search, and control variates from these rows alone."""
+    """Number of rows in the mode search, and control variates from only these rows."""
 
     n_rows: int
     reference: Reference

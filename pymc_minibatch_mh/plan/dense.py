@@ -42,7 +42,7 @@ from pymc_minibatch_mh.threads import one_thread_of_blas
 
 #: Number of trial proposals, and maximum number of them that may evaluate all stored rows.
 MOVES, MAX_PASSES = 10_000, 1
-#: Minimum fraction of used rows among fetched ones; below it a warning is logged.
+#: Minimum fraction of fetched rows that chains use; below it, a warning is logged.
 MIN_KEPT_SHARE = 0.01
 #: Fields of bounds tables that a file stores.
 TABLE_FIELDS = ("headers", "c", "looseness", "verified", "heavy")

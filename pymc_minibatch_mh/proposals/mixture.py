@@ -52,7 +52,7 @@ class LowerBoundedNumbers(NamedTuple):
     LAYOUT, propose = "mh_bordered", "mh_propose_bordered"  # type: ignore[misc]
 
     mixture: MixtureNumbers
-    #: Coordinates in drawing order: those of other steps, `n_ends` lower-bounded ones, and the
+    #: Coordinates in drawing order: other steps' first, then `n_ends` lower-bounded ones, then the
     #: rest.
     order: np.ndarray
     n_ends: int

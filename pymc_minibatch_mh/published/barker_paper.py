@@ -19,7 +19,7 @@ from pymc_minibatch_mh.steps.settings import setting_field, takes_settings
 
 
 def growing(test: BarkerTest, error_bound: str = "edgeworth") -> BarkerTest:
-    """Kernel settings of a test on growing batches."""
+    """Kernel settings of Barker's test `test`, changed to growing batches."""
     return test._replace(grow=1, novak=int(error_bound == "novak"))
 
 

@@ -119,7 +119,7 @@ class FireflyMethod(Method):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Exact without conditions for quadratic lower bounds, else given valid bounds."""
+        """Exact: without conditions for quadratic lower bounds, otherwise given valid bounds."""
         given_bounds = self.touching is None
         return Guarantee(Promise.EXACT_GIVEN_BOUNDS if given_bounds else Promise.EXACT)
 
@@ -150,7 +150,7 @@ class FireflySampler(Metropolis):
         return False
 
     def with_independent_tests(self, records: Records) -> Records:
-        """Records that draw a new bright set for every decision."""
+        """Records that draw a new bright set for each decision, for independent decisions."""
         return records._replace(test=records.test._replace(forgets=1))
 
     def likelihood(self, plan: Plan) -> Likelihood:

@@ -185,12 +185,12 @@ class LowerBounds:
 
     @cached_property
     def rows(self) -> PlacedFormRows:
-        """Gaps as compiled row functions."""
+        """Compiled functions that evaluate the gap of each observation."""
         return _gap_rows(self.target, self.touching, self.reference)
 
     @cached_property
     def space(self) -> RowSpace:
-        """Gaps and their differences, for compiled loops."""
+        """C record of the gaps and their differences, which compiled updates evaluate."""
         return self.rows.space(0)
 
     @cached_property

@@ -144,7 +144,7 @@ class Sampler[P: Plan](ABC):
         return Likelihood(plan.target.space, plan.reference, arrays)
 
     def features(self, plan: P) -> set[Feature]:
-        """Features of the step that determine the statistics of a draw."""
+        """Features of the step, which select the statistics that a draw records."""
         method = self.method
         has: dict[Feature, bool] = {
             "batches": not method.guarantee.is_exact,

@@ -95,7 +95,7 @@ class Metropolis(Sampler[Plan]):
         return self.proposal.rows_read(n_rows)
 
     def scales(self, plan: Plan) -> tuple[int, ...]:
-        """Coordinates that the proposal draws first."""
+        """Coordinates that the proposal draws first, the others conditionally on them."""
         return self.proposal.scales(plan)
 
     def require_proposed(self, kernel_state: LaidOut, status: int) -> None:

@@ -64,7 +64,7 @@ class AustereMethod(BatchMethod):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Exact if the full data decide, else approximate."""
+        """Exact if every update evaluates the full data, else approximate."""
         if self.reads_all_rows:
             return Guarantee(Promise.EXACT)
         return Guarantee(
@@ -74,12 +74,12 @@ class AustereMethod(BatchMethod):
 
     @property
     def reads_all_rows(self) -> bool:  # type: ignore[override]
-        """Whether the full data decide every proposal, with ``epsilon=0``."""
+        """Whether every update evaluates the full data, because ``epsilon=0``."""
         return bool(self.settings.epsilon == 0.0)
 
     @property
     def returns_probability(self) -> bool:  # type: ignore[override]
-        """True with the full data; otherwise the deciding look depends on the uniform number."""
+        """True with the full data; False with batches, whose last look depends on the uniform."""
         return self.reads_all_rows
 
 

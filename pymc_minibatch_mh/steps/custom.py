@@ -54,7 +54,7 @@ def _guarded_sample_size(plain: Callable[..., int]) -> Any:
         try:
             return inner(noise, n, total, carray(numbers, (n_numbers,)))
         except Exception:
-            # An error value makes the full data decide, which the statistic full_pass counts.
+            # At an error value C evaluates the full data, which the statistic full_pass counts.
             return -1
 
     return sample_size
@@ -112,7 +112,7 @@ class CustomTestMethod(BatchMethod):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Approximate, with the error that the user names."""
+        """Approximate draws, with the controlled error as the user describes it."""
         return Guarantee(Promise.APPROXIMATE, self.controls)
 
     def linked(self, record: CustomTest) -> BatchTest:

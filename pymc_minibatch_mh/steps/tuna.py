@@ -151,7 +151,7 @@ def chi_for_gap(ratio: float) -> float:
 def chi_from(
     totals: np.ndarray, n_bytes: int, max_rate: float, updates_per_draw: int
 ) -> float | None:
-    """χ from the counts of a chain's updates; None if there are too few.
+    """Most efficient χ, estimated from counts of a chain's updates; None if there are too few.
 
     `totals` is one record of COUNTS, `n_bytes` is the size of the data and `max_rate` the expected
     number of observations above which the full data decide.
@@ -167,7 +167,7 @@ def chi_from(
 
 
 def rate_factor_from(totals: np.ndarray, factor: float, updates_per_draw: int) -> float | None:
-    """Rate factor κ from the counts of a chain's updates; None if there are too few.
+    """Most efficient rate factor κ, from counts of a chain's updates; None if they are too few.
 
     κ multiplies the evaluated observations and divides the noise variance of the log ratio, as χ
     does, while the number of candidates stays constant.
@@ -207,7 +207,7 @@ class PoissonMethod(Method):
 
     @property
     def learns_rates(self) -> bool:
-        """Whether warm-up may raise the rates of observations."""
+        """Whether warm-up may raise the rates at which observations are drawn."""
         return self.chi is None
 
     def record(self, plan: Plan) -> PoissonTest:
