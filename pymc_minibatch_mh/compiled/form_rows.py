@@ -231,7 +231,7 @@ class FormRows:
         return PlacedFormRows(self, source)
 
     def differences(self, taylor_order: int) -> list[FunctionAt]:
-        """Compile differences of remainders and their rounding errors (``mh_row_function``)."""
+        """Compile changes of Taylor remainders, with rounding errors (``mh_row_function``)."""
         expressions = (remainder_difference(f, taylor_order) for f in self.functions)
         return self._compile(("difference", taylor_order), 3, expressions)
 

@@ -277,7 +277,7 @@ def _function_of_floats(graph: FunctionGraph) -> Any:
 
 @without_reordering()
 def _numba_operation(node: Node) -> tuple[Any, str | None]:
-    """Numba function of an operation and its name on disk, the same for all its uses."""
+    """Numba function of an operation, and its cache key; both are the same for all its uses."""
     if isinstance(node.op, TableEntry):
         # A table belongs to a model, and is not cached beyond it.
         return numba_funcify_ensure_cache(node.op, node=node)

@@ -241,7 +241,7 @@ def select_expr(exprs: ExprGraph, choices: tuple[Expr, ...], index: Expr) -> Exp
     for k, choice in enumerate(choices):
         alike.setdefault(_common_kind(choice), []).append(k)
     if len(alike) > 1:
-        # Indexed coordinates gain nothing if the observation depends on all of them anyway.
+        # Selection by kind may need more linear predictors than a switch: take the form with fewer.
         by_kind = _select_by_kind(exprs, choices, index, list(alike.values()))
         return min(_select_by_switch(exprs, choices, index), by_kind, key=_n_linear)
     operands = zip(*map(_sorted_operands, choices), strict=True)

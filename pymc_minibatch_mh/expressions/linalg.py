@@ -201,7 +201,7 @@ def _lower_by_cholesky(op: CholeskySolve, node: Node, inputs: Tensors, exprs: Ex
 
 
 def _solve_with_factor(factor: np.ndarray, exprs: ExprGraph, b: np.ndarray) -> np.ndarray:
-    """Solve L Lᵀ x = b."""
+    """Solve L Lᵀ x = b for a Cholesky factor L."""
     half = _solve_by_substitution(factor, exprs, True, False, b)
     return _solve_by_substitution(factor.T, exprs, False, False, half)
 

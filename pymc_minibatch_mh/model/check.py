@@ -27,7 +27,7 @@ from pymc_minibatch_mh.model.layout import cut_blocks
 from pymc_minibatch_mh.model.stored_ops import ReadStored, with_rows
 from pymc_minibatch_mh.model.terms import log_densities
 
-#: Maximum difference of factorization and model, relative to |prior| + |likelihood|, in doubles.
+#: Maximum difference from the model's log-density, relative to |prior part| + |sum over rows|.
 TOLERANCE = 1e-8
 #: Maximum relative difference between the log-density with double-precision constants and
 #: the log-density in the model's own precision.
@@ -61,7 +61,7 @@ class ModelDensity:
         self._rows = rows
 
     def all_densities(self, others: np.ndarray) -> dict[str, Callable[[np.ndarray], DensityValue]]:
-        """Functions that compute the log-density at a position, by their names in messages."""
+        """Ways to compute the log-density: description for messages -> function of a position."""
         return {
             "as it is written": lambda x: self.as_written(x, others),
             "after PyTensor's stabilising rewrites": lambda x: self.stabilised(x, others),

@@ -40,7 +40,7 @@ from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.model.parameter_checks import always_holds, checked, elementwise_conditions
 
-#: Operations whose entries depend on one row of the left input or one column of the right input.
+#: Operations that treat the rows of the left input, or the columns of the right one, separately.
 _BY_ROW_AND_COLUMN = (Dot, SolveTriangular, Solve, CholeskySolve)
 
 
@@ -316,7 +316,7 @@ def _are_row_numbers(index: Variable, axis_from_end: int) -> bool:
 
 
 def whole_entry(entry: Any, walk: Walk) -> Any:
-    """Index entry whose variables are declared common to all rows."""
+    """Index entry (number or slice), with its variables declared common to all rows."""
     if isinstance(entry, slice):
         return slice(*(whole_entry(x, walk) for x in (entry.start, entry.stop, entry.step)))
     return walk.whole(entry) if isinstance(entry, Variable) else entry

@@ -57,7 +57,7 @@ class OutOfRangeIndex(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TermIndices:
-    """Indices of a term's rows as graphs of data, which can be sent to the storage.
+    """Indices of a term's rows as graphs of data, which can be evaluated where data are stored.
 
     `chosen` holds triples: an index, its smallest allowed value and the length of its axis.
     """

@@ -14,7 +14,7 @@ from pytensor.tensor import as_tensor
 
 from pymc_minibatch_mh.model.constant_data import as_plain_tensor
 
-#: Values by the names of value variables.
+#: A point of the model: name of each value variable -> its value.
 Point = Mapping[str, np.ndarray]
 
 

@@ -422,7 +422,7 @@ def _range_of_sign(op: scalar.ScalarOp, x: Range) -> Range:
 
 
 def _range_of_extremum(larger: Callable, *ranges: Range) -> Range:
-    """Range of the maximum or the minimum."""
+    """Range of the maximum or the minimum of operands with the given ranges."""
     low, low_is_open = larger((r.low, r.low_is_open) for r in ranges)
     high, closed = larger((r.high, not r.high_is_open) for r in ranges)
     return Range(low, high, low_is_open, not closed)
@@ -446,7 +446,7 @@ def _range_of_product(x: Range) -> Range:
     return Range(0.0) if x.is_positive else ANY
 
 
-#: Ranges of scalar operations as functions of their operands' ranges.
+#: Scalar operations, and functions from the ranges of their operands to the range of the result.
 _RULES: tuple[tuple[type | tuple[type, ...], Callable[..., Range]], ...] = (
     ((*_INCREASING, scalar_math.Erfc), _range_of_monotone),
     ((scalar.Abs, scalar.Sqr), _range_of_even),

@@ -23,7 +23,7 @@ from pymc_minibatch_mh.model.independence_rules import USE_NUTS
 from pymc_minibatch_mh.model.inputs import ModelArrays, term_storage
 from pymc_minibatch_mh.model.stored_ops import require_rows_subsampled, stored_array
 
-#: PyTensor's exceptions for non-numeric arrays.
+#: Exceptions that PyTensor raises for non-numeric arrays.
 _NOT_WRITTEN = (AttributeError, NotImplementedError, TypeError)
 
 

@@ -92,7 +92,7 @@ class NonCentred(Bijection):
         return -sum(len(self.indices) * log(row[-1]) for row, _, _ in self._rows_at(position))
 
     def _rows_at(self, position: Any) -> list[tuple[list[Any], np.ndarray, Any]]:
-        """Row of B, coordinates and location of each entry of α."""
+        """For each entry of α: its row of B, its coordinates, and its location."""
         # A scale may overflow in the far tail; the density is zero there.
         with np.errstate(all="ignore"):
             scale = [[_factor_product(entry, position) for entry in row] for row in self.scale]

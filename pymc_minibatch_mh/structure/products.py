@@ -44,7 +44,7 @@ class PositionFactor:
 
     @property
     def divides(self) -> bool:
-        """Whether it is a reciprocal such as exp(-x): a noise scale divides observations."""
+        """Whether it is a reciprocal such as exp(-x), as of a noise scale under residuals."""
         kind, *parts = self.expression
         if kind != "apply" or not isinstance(parts[0], scalar.Exp):
             return kind == "apply" and isinstance(parts[0], scalar.Reciprocal)
@@ -119,8 +119,8 @@ def _known_factors(exprs: Iterable[Expr], entry: int | None = None) -> list[Posi
 class Occurrence:
     """One occurrence of a coordinate in the log-likelihood of a term, with its multipliers.
 
-    `chosen` are functions of entries with the same index as the coordinate; `beside` are
-    coordinates with another index; `outside` multiply a function of it (a bounded variable).
+    `chosen` are multipliers that the same data index; `beside` are coordinates of other multipliers
+    that differ between rows; `outside` multiply a function of the coordinate (a bounded variable).
     """
 
     term: str

@@ -81,7 +81,7 @@ _lowered: WeakKeyDictionary[Factorization, list[LoweredRow]] = WeakKeyDictionary
 
 
 def lowered_rows(factorization: Factorization) -> list[LoweredRow]:
-    """Lowered observation of every likelihood term of a model."""
+    """Observation of every likelihood term of a model, lowered to an expression; cached."""
     if factorization.discrete_in_rows:
         raise BoundsError(
             f"{factorization.terms[0].name!r} depends on the discrete variable "
