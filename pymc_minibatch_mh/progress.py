@@ -47,7 +47,7 @@ def report_stage(stage: str, text: str = "") -> None:
 
 
 def number_parts(*stages: str) -> None:
-    """Number the parts of a model's compilation in the line, from the current stage on.
+    """Number the parts of a model's compilation in the progress line, from the current stage on.
 
     Each of the `stages` begins a part; without stages the numbering stops.
     """
@@ -111,7 +111,7 @@ class _Line:
         self.part = 1
         self._display = Progress(
             SpinnerColumn(),
-            # Names of variables may look like rich's markup.
+            # Without markup, because names of variables may look like rich's markup.
             TextColumn("{task.description}", markup=False),
             TimeElapsedColumn(),
             console=get_console(),

@@ -19,7 +19,7 @@ from zipfile import ZipFile
 
 import numpy as np
 
-#: Module for file locks. Windows lacks it, and keeps the temporary files of killed processes.
+#: Module for file locks. Windows lacks it, so temporary files of killed processes stay there.
 _LOCKS: Any = import_module("fcntl") if find_spec("fcntl") else None
 
 
@@ -88,7 +88,7 @@ def _is_locked(file: IO[bytes]) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        # Without locks on this disk, no process removes files of others, so this one is safe.
+        # On a disk without locks no process removes orphans, so the file counts as locked.
         return True
     return True
 

@@ -137,7 +137,7 @@ class ParquetStorage:
 
     @property
     def reads_few_quickly(self) -> bool:
-        """Whether the cache has room for all decoded row groups, so that few rows are fast."""
+        """Whether the cache has room for all row groups, so that reading a few rows is fast."""
         return self._parts.hold_all(self.fields, self.n_rows)
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:

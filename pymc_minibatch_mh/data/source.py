@@ -296,7 +296,7 @@ def read_columns(columns: Iterable[Column], rows: slice | np.ndarray) -> tuple[C
 
 
 class SampledRows(NamedTuple):
-    """Sampled rows in order, their probabilities proportional to c, float32, and their data."""
+    """Sampled rows in order, `c` proportional to their probabilities (float32), and their data."""
 
     rows: np.ndarray
     c: np.ndarray

@@ -166,7 +166,7 @@ class ZarrStorage:
 
     @property
     def reads_few_quickly(self) -> bool:
-        """Whether the cache has room for all decoded parts, so that few rows are fast."""
+        """Whether the cache has room for all decoded parts, so that reading few rows is fast."""
         return self._parts.hold_all(self.fields, self.n_rows)
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:

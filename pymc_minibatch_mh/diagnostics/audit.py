@@ -425,7 +425,7 @@ def coordinate_labels(step: MinibatchStep, model: pm.Model, trace: xr.DataTree) 
             known = [dim for dim in posterior[name].dims if dim not in ("chain", "draw")]
             dims = model.named_vars_to_dims.get(name, known)
             labels = [posterior[name][dim].to_numpy() for dim in dims if dim in known]
-            # A transform may have taken an entry away, which leaves the others without labels.
+            # If a transform removes an entry, labels do not fit: entries are numbered instead.
             axes = labels if tuple(map(len, labels)) == block.shape else axes
         entries = product(*axes)
         names += [f"{block.name}[{', '.join(map(str, x))}]" if x else block.name for x in entries]

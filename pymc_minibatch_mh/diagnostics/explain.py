@@ -96,7 +96,7 @@ class Certificate:
         return f"{'yes' if self.certified else promise}: {self.reason}"
 
     def lines(self) -> list[tuple[str, str]]:
-        """Lines of a sheet."""
+        """Labels and values of the lines of a sheet."""
         lines = [("guarantee", self.guarantee)]
         lines += [("proved bounds" if self.certified else "no proved bounds", self.reason)]
         lines += [(f"table {k}", table) for k, table in enumerate(self.tables, 1)]
@@ -212,7 +212,7 @@ class Explanation:
         return facts
 
     def __str__(self) -> str:
-        """The six lines."""
+        """The six lines of the summary, as text."""
         return str(self._summary_lines())
 
     __repr__ = __str__

@@ -227,10 +227,10 @@ class Forecast:
     #: ESS/s of one chain after warm-up by pm.sample(), and by sample(): 0 if other steps run.
     ess_per_second: float
     ess_per_second_in_blocks: float
-    #: Time to 1,000 draws of warm-up and 1,000 effective draws of one chain.
+    #: Seconds for 1,000 warm-up and 1,000 effective draws by one chain, in sample() if possible.
     seconds: float
     memory: Memory
-    #: NaN for a step that was built before.
+    #: Seconds of preparation; NaN for a step that was built before.
     preparation_seconds: float
     #: Variables of other steps, which were constant in the pilots.
     constant_variables: tuple[str, ...]
@@ -311,7 +311,7 @@ def forecast_penalty(
 def summarize_pilots(
     step: MinibatchStep, pilots: Pilots, tune: int, preparation_seconds: float
 ) -> Forecast:
-    """Figures of pilots of a step; `preparation_seconds` is NaN if unknown."""
+    """Forecast from the pilots of a step; `preparation_seconds` is NaN if unknown."""
     draws, updates = pilots.draws.shape[0] * pilots.draws.shape[1], step.updates_per_draw
     rows = pilots.counted("n_obs").mean(axis=1) / updates
     others, seconds = step.left_to_others, seconds_per_draw(pilots)
@@ -538,7 +538,7 @@ def recommend_sampler(
             f"{faster}, but approximate; {method}, which is exact, has "
             f"{format_figure(forecast.ess_per_second)}, because {reads_all}"
         )
-    # With more dimensions, bounds of order 2 require about as many evaluations as there are rows.
+    # If d exceeds √N/2, bounds of order 2 require about as many evaluations as there are rows.
     few = ""
     if size > np.sqrt(n_rows) / 2.0:
         few = f"N/d = {n_rows / size:,.0f} is too small (d = {size:,} exceeds √N/2): "

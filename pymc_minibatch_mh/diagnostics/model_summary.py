@@ -37,7 +37,7 @@ class SubsampledTerm(NamedTuple):
     arrays: tuple[str, ...]
 
     def lines(self) -> list[tuple[str, str]]:
-        """Lines of a sheet."""
+        """Labels and values of the lines of a sheet."""
         depends = f"each depends on {'; '.join(self.arguments)}" if self.arguments else ""
         apart = f"not taken apart: {self.not_apart}" if self.not_apart else ""
         words = [depends, apart, *(f"reads {array}" for array in self.arrays)]
@@ -180,7 +180,7 @@ def not_subsampled(
 def try_each_observed(
     model: pm.Model, variables: list[Variable], **reading: Any
 ) -> tuple[NotSubsampled, ...]:
-    """Whether or why not each observed variable of an unsupported model alone can be subsampled."""
+    """Whether each observed variable of an unsupported model could be subsampled by itself."""
     tried = {**reading, "weights": None}
     refused = []
     for rv in model.observed_RVs:

@@ -455,7 +455,7 @@ def _bars_of_rows(data: xr.DataTree, stats: Mapping[str, Any] | None) -> xr.Data
 
 
 def _pool_chains(bars: xr.DataArray) -> xr.DataArray:
-    """Bars of all chains together, for a collection without colours of chains."""
+    """Bars of all chains together, for a plot that does not colour chains."""
     one, last = bars.isel(chain=0).copy(), bars.isel(chain=-1)
     one[0] = bars[0].mean("chain")
     one[1, 1::2], one[2, ::2] = last[1, 1::2], last[2, ::2]

@@ -79,7 +79,7 @@ def overdispersed_initvals(
 
 #: Maximum number of draws from the Gaussian approximation to find a positive density.
 MAX_TRIES = 100
-#: Names of PyMC's strategies, as alternatives to values.
+#: Names of PyMC's strategies, which `initvals` may have instead of values.
 STRATEGIES = ("support_point", "prior")
 
 
@@ -179,7 +179,7 @@ def _check_names(model: pm.Model, given: Mapping[Any, Any]) -> dict[str, Any]:
     for key, value in given.items():
         name = str(key.name) if isinstance(key, Variable) else key
         known = name in starts or name in model.named_vars
-        # PyMC silently ignores the names of value variables.
+        # PyMC silently ignores names of value variables, which are accepted here.
         if not known or (isinstance(key, Variable) and model.named_vars.get(name) is not key):
             raise SettingError(
                 f"initvals= have {str(key)!r}, which is not a variable of the model. Choose from "
