@@ -114,7 +114,7 @@ mh_status mh_ends_of_move(const mh_copy *copy, const mh_move *move, int64_t orde
  * second, faster function ignores the step, and is infinite unless order is 2 with one direction. */
 double mh_own_share(const mh_copy *copy, const mh_ends *ends, int64_t row);
 double mh_share_of_ends(const mh_copy *copy, const mh_ends *ends, int64_t row);
-/* Draw n candidates by a table; returns how many are kept, and writes these to `rows`. */
+/* Draw n candidates from a table; write the kept ones to `rows`, and return their number. */
 int64_t mh_keep_candidates(const mh_copy *copy, const mh_ends *ends, const mh_table *table, int64_t n_drawn, const mh_generator *rng, int64_t n, int64_t *rows);
 
 /* ---- run.c, elements.c ---- */
@@ -177,14 +177,14 @@ mh_status mh_take_new(const mh_supply *supply, mh_drawn *batch, int64_t *n, int6
 double mh_predicted_noise(const mh_move *move, const mh_reference *reference, double kappa);
 mh_status mh_unit_noise(const mh_reference *reference, double *position, double *new_position, double *noise, mh_arena *scratch);
 mh_status mh_decide_by_batches(const void *test, mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out);
-/* Count the proposals, among n given by ends (n, 2, d), for which a test would evaluate all rows. */
+/* Count the proposals, of n with whitened ends (n, 2, d), whose test would evaluate all rows. */
 mh_status mh_full_passes_of(const mh_batch_test *test, const mh_reference *reference, int64_t n, double *moves, int64_t total, double limit, const mh_generator *rng, int64_t *passes, mh_arena *scratch);
 
 /* ---- tails.c ---- */
 double mh_normal_cdf(double x);
 double mh_logistic(double x);
 double mh_student_tail(double t, double degrees); /* P(T > t) of Student's t, t >= 0 */
-/* Smallest b with noise (1/b - 1/total) <= variance, or `total`. */
+/* Smallest number of rows b with noise (1/b - 1/total) <= variance, at most `total`. */
 int64_t mh_rows_for_variance(double noise, int64_t total, double variance);
 
 /* ---- barker.c, austere.c, penalty.c, custom_test.c ---- */

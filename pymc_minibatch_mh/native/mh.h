@@ -74,7 +74,7 @@ typedef struct mh_piece {
     int64_t first, step, choices;   /* coordinates that a leaf indexes: first, spacing, number */
 } mh_piece;
 
-/* A function of n rows: reads one line of inputs and writes one line of outputs per row. */
+/* A function of n observations: reads one row of inputs and writes one row of outputs for each. */
 typedef void (*mh_row_function)(const double *inputs, double *outputs, int64_t n);
 
 /* The rows of one observed variable, functions of m linear predictors. Fixed coefficients belong to
@@ -92,7 +92,7 @@ typedef struct mh_term {
     mh_row_function thirds;     /* (predictors, taken) -> f_abc for a <= b <= c, in this order */
 } mh_term;
 
-/* Writes rows' differences of remainders, and to `scales` the larger of each row's log-likelihoods.
+/* Writes differences of remainders, and to `scales` the larger of each row's two log-likelihoods.
  * Rows are sorted by term and numbered within terms; `ends` has each term's end, (n_terms,). */
 typedef void (*mh_graph_differences)(const double *position, const double *new_position, const double *centre, const int64_t *rows, const int64_t *ends, const int64_t *context, double *differences, double *scales);
 
@@ -221,14 +221,14 @@ typedef struct mh_tally {
 typedef struct mh_chain mh_chain;
 typedef struct mh_arena mh_arena;
 
-typedef struct mh_proposed { /* result of a proposal besides move.new */
+typedef struct mh_proposed { /* result of proposing, in addition to move.new */
     double log_q;      /* log q(position | new) - log q(new | position) */
     int64_t component; /* index of the component that was drawn */
 } mh_proposed;
 
 typedef struct mh_decision { /* result of a test */
     int64_t accepted;
-    double probability; /* of acceptance */
+    double probability; /* of accepting the proposal */
     double n_obs;       /* number of rows that were evaluated */
 } mh_decision;
 
@@ -296,9 +296,9 @@ typedef struct mh_products {
 
 /* Mixture of a random walk and Laplace proposals (by the normal approximation): mixture.c. */
 typedef struct mh_mixture {
-    double scale; /* of the walk */
+    double scale; /* of the random walk */
     int64_t n_components;
-    const double *weights; /* of the walk, then of each Laplace component, (n_components,) */
+    const double *weights; /* probabilities of the walk and of Laplace components, (n_components,) */
     const double *rho;     /* autoregression of Laplace components, (n_components - 1,) */
 } mh_mixture;
 
@@ -307,7 +307,7 @@ typedef struct mh_bordered {
     mh_mixture mixture;
     const int64_t *order; /* coordinates: of other steps, n_ends bounded by zero, all others, (d,) */
     int64_t n_ends;
-    const double *factor, *whitener; /* in that order, (d, d) */
+    const double *factor, *whitener; /* L and its inverse, in that order of coordinates, (d, d) */
     const double *tilt; /* whitened mean of the normal approximation, (d,) */
 } mh_bordered;
 
@@ -570,14 +570,14 @@ typedef struct mh_geometry {
     const double *read;    /* Q, for the length |Q w| of the other common effects, (n_read, n) */
 } mh_geometry;
 
-/* Efficiency of one type of update of a hierarchy; it takes the place of an mh_tally. */
+/* Statistics to tune one type of update of a hierarchy, in the place of an mh_tally. */
 typedef struct mh_kind_tally {
     double decisions, candidates; /* candidates: their expected number over kappa */
     double squares;               /* sum of squared ratios of kept rows to their bounds */
     double size, kept;            /* size: number of kept rows over kappa; kept: their number */
 } mh_kind_tally;
 
-/* A chain of a hierarchy, with a Poisson test of chi = 1, and kappa - 1 in the place of chi C M.
+/* A chain of a hierarchical model. Its Poisson test has chi = 1, and kappa - 1 instead of chi C M.
  * Its tallies are records mh_kind_tally, one for each type of update. */
 typedef struct mh_element_chain {
     mh_chain chain;
