@@ -96,7 +96,8 @@ def test_large_counts_are_sampled_to_the_end(name, step):
     with model:
         method = STEPS[step]()
     trace = drawn(model, method, DRAWS, DRAWS, chains=1, random_seed=4)
-    assert trace.sample_stats["bound_ratio"].max() <= 1.0
+    if step.startswith("TunaMH"):
+        assert trace.sample_stats["bound_ratio"].max() <= 1.0
     draws = trace.posterior["b"]
     truth = 30.0 if name.startswith("beta") else SLOPE
     assert abs(draws.mean() - truth) < 6.0 * draws.std()
