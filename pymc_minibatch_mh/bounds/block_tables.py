@@ -42,7 +42,7 @@ def _c_of(table: int, bounds: "BlockBounds", data: RowData) -> np.ndarray:
 
 
 class Kept(NamedTuple):
-    """Sampled rows (indices, c_i, data), and the first row with c_i above its block's, or -1."""
+    """Sampled rows (indices, c_i, data); first row with c_i above its block's maximum, or -1."""
 
     places: np.ndarray
     c: np.ndarray
@@ -69,7 +69,7 @@ def kept_of(
 def drawn_of(
     table: int, largest: np.ndarray, chances: np.ndarray, bounds: "BlockBounds", data: RowData
 ) -> Kept:
-    """Rows sampled in proportion to c_i, by inverting cumulative sums at uniform `chances`."""
+    """Rows sampled in proportion to c_i, by inverting cumulative sums at random `chances`."""
     c = bounds.of(table, data)
     exceeding = _first_exceeding(c, largest)
     if exceeding >= 0:
@@ -111,7 +111,7 @@ class BlockTables:
         return without_cached(self)
 
     def of_functions(self, functions: Sequence[RowFunction]) -> "BlockTables":
-        """The same bounds with row functions that are valid in this process."""
+        """The same bounds with other row functions, which are valid in this process."""
         return replace(self, bounds=self.bounds.of_functions(functions))
 
     def extended(self, functions: Sequence[RowFunction]) -> "BlockTables":
@@ -259,7 +259,7 @@ class BlockBounds(BoundsPass):
         return other
 
     def of_functions(self, functions: Sequence[RowFunction]) -> "BlockBounds":
-        """The same bounds with row functions that are valid in this process."""
+        """The same bounds with other row functions, which are valid in this process."""
         other = copy(self)
         other._functions = functions
         return other
@@ -302,7 +302,7 @@ class BlockBounds(BoundsPass):
         )
 
     def extended(self, tables: BlockTables) -> BlockTables:
-        """Tables with appended rows; BoundsError if a new row has no bound in a region."""
+        """Tables extended by appended rows; BoundsError if a new row is unbounded in a region."""
         full = tables.n_rows // BLOCK
         sums, largest = self.sums_and_largest(full * BLOCK)
         if not np.isfinite(self.selected_tables(largest)).all():
@@ -333,7 +333,7 @@ class BlockBounds(BoundsPass):
         )
 
     def _worthwhile_groups(self, trials: Sequence[Any]) -> None:
-        """No groups, because finding them would need all rows."""
+        """No groups of rows, because finding groups would need all rows in memory."""
 
     def of(self, table: int, data: RowData) -> np.ndarray:
         """Bounds c_i of some rows, from one table, float32 rounded up."""

@@ -124,7 +124,7 @@ def largest_of_parts(
     move, parts = found.ends(here, there), tables.parts
     if not max(move.border[:2]) <= parts.border_radius:
         return np.nan, -1
-    # The index -1 (no level) selects the appended True.
+    # A row without a level has index -1, which selects the appended True.
     inside = np.append(np.maximum(np.abs(move.here), np.abs(move.there)) <= parts.radii, True)
     ceilings = tables.row_ceilings(move)
     ends, rows = (here, there, found.centre), np.arange(ceilings.size)
@@ -145,7 +145,7 @@ def _largest_ratio(
         rows = target.spread(MAX_CHANGES)
     elif rows.size > MAX_CHANGES:
         rows = rows[np.linspace(0, rows.size - 1, MAX_CHANGES).astype(np.int64)]
-    # Compiled once here, not in every thread.
+    # Compile row functions here once, instead of in every thread.
     target.rows.space(move.order)
     asked = SpreadIn(move, 0, NO_ROWS, n_top=1)
     chunks = np.array_split(rows, -(-rows.size // CHUNK))
@@ -162,7 +162,7 @@ def seeded_moves(target: Target, reference: Reference, tables: AnyTables) -> Ite
 def sizes_of_many(
     target: Target, reference: Reference, tables: AnyTables, rng: np.random.Generator, count: int
 ) -> np.ndarray:
-    """Product C M, C = Σ c_i, of `count` typical proposals; infinite if one has no bound."""
+    """Product C M, C = Σ c_i, for each of `count` typical proposals; infinite without bounds."""
     noise = rng.standard_normal((count, 2, reference.centre.size))
     ends = reference.centre + noise @ reference.factor.T
     return sizes_between(_arrays(target, reference, tables), reference, ends)

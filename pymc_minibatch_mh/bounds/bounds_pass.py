@@ -41,7 +41,7 @@ from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.structure.row_function import MAX_ARGUMENTS, RowData, RowFunction
 
-#: Advice about a condition that the model itself contains.
+#: Advice about a condition on parameters in the model, such as a change point.
 SMOOTH_STEP = (
     "Replace a switch(tau > t, a, b) by a smooth step, b + (a - b) * pm.math.sigmoid((tau - t) / "
     "width). "
@@ -51,7 +51,7 @@ SUPPORT = (
     "The condition belongs to a switch of the log-density to -inf, such as switch(y > t, a, "
     "-inf), so the posterior jumps where an observation becomes impossible. "
 )
-#: Advice about a parameter check of a distribution.
+#: Explanation of a condition from a parameter check of a distribution, with advice.
 CHECKED = (
     "The condition is a parameter check of the distribution, such as 0 <= p <= 1, that could not "
     "be proved to hold everywhere. Write probabilities as pm.math.sigmoid(...) or "
@@ -89,7 +89,7 @@ def _lower_order(
 
 
 def first_unbounded(root: Expr, is_bounded: Callable[[Expr], bool]) -> Apply | None:
-    """First unbounded operation with bounded operands."""
+    """First operation that is unbounded although its operands are bounded."""
     for expr in _operations_on_parameters(root):
         parts = (part for part in expr.inputs if not part.is_data)
         if all(map(is_bounded, parts)) and not is_bounded(expr):
@@ -139,7 +139,7 @@ CHUNK, TRIAL_ROWS = 16_384, 512
 MOST_BOXES, MOST_BOXES_OF_A_ROW = 1_000_000, 16
 #: Number of evaluated rows per update below which tighter bounds are not worth their time.
 FEW_ROWS = 0.1
-#: Minimum relative decrease of Σc_i: by another cut of intervals; by a smaller region.
+#: Minimum relative decrease of Σc_i that is worth another cut; another table of smaller radius.
 WORTH_A_CUT, WORTH_A_TABLE = 0.04, 0.05
 #: Maximum relative excess of Σc_i at which infinite radius replaces the largest finite radius.
 WORTH_INFINITY = 0.25
@@ -172,7 +172,7 @@ class RowPass:
     def geometry(
         self, function: RowFunction, data: RowData, *, directions: bool = False
     ) -> Geometry:
-        """Linear predictors of some rows around the centre."""
+        """Centres, norms and directions of the linear predictors of some rows."""
         centre, factor = self._reference.centre, self._reference.factor
         return geometry_of_rows(function, data, centre, factor, directions=directions)
 
@@ -352,7 +352,7 @@ class BoundsPass(RowPass):
         *,
         by_parts: bool = True,
     ) -> tuple[Array, Array]:
-        """Bounds c_i and c̃_i of some rows; `by_parts` also tries sums of bounds of summands."""
+        """Bounds c_i and c̃_i of some rows; `by_parts` tries separate bounds of summands, too."""
         beta = self._reference.inverse_temperature
         region = Region(radius, self.order, pieces, beta)
         along = together = np.full((), np.inf)

@@ -117,7 +117,7 @@ def moment_bounds(exponents: Exponents, radius: float) -> Moments:
     root = np.sqrt(_largest_eigenvalue(products, shares, doubt))
     spread = (root + np.sqrt((shares * turns**2).sum(axis=1))) ** 2
     variance = np.fmin(variance, spread)
-    # Rounding of exponents at the centre, and of their mean.
+    # Rounding errors of exponents at the centre, and of their mean.
     rounding = widest * exponents.values.width.max(axis=1) + np.sqrt(RELATIVE * doubt)
     shift = radius * variance + mean_bound(shares, turns) + rounding
     root = np.cbrt(_largest_eigenvalue(products, shares * lengths, doubt))
@@ -135,7 +135,7 @@ def mean_bound(shares: Array, sizes: Array) -> Array:
 
 
 def _largest_eigenvalue(products: Array, weights: Array, doubt: Array) -> Array:
-    """Largest eigenvalue of Σ w_k x_k x_kᵀ, from products x_k·x_l and their error."""
+    """Upper bound of the largest eigenvalue of Σ w_k x_k x_kᵀ, from products x_k·x_l."""
     roots = np.sqrt(weights)
     matrix = products * roots[:, :, None] * roots[:, None, :]
     largest = np.maximum(np.linalg.eigvalsh(matrix)[:, -1], 0.0)

@@ -19,7 +19,7 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 
 class Groups(NamedTuple):
-    """Orthonormal whitened directions of the linear predictors of rows.
+    """Orthonormal whitened directions of linear predictors: shared ones, and for groups of rows.
 
     `shared`, shape (s, d), are directions of all rows. `own`, shape (groups * each, d), has `each`
     directions of every group in turn, padded with zeros.

@@ -46,7 +46,7 @@ class Jets:
         self._known: dict[Expr, Jet | Truth] = {}
 
     def of(self, expr: Expr) -> Jet:
-        """Jet of an expression."""
+        """Jet of an expression: enclosures of its value and partial derivatives."""
         known = self._any_of(expr)
         if not isinstance(known, Truth):
             return known

@@ -120,7 +120,7 @@ def _parts_of(
 
 
 class _RowBounds:
-    """Coefficients s_i of common effects and z_if of group effects in the bounds of rows."""
+    """Coefficients of effects in the bounds of rows: s_i of common, z_if of group effects."""
 
     def __init__(self, target: Target, found: GroupedReference) -> None:
         functions = target.row_functions
@@ -137,7 +137,7 @@ class _RowBounds:
         self._sd = np.append(found.sd, found.chosen_sd)
         # Derivatives of the common effects without crossed levels in the coordinates Q w.
         self._fixed = (found.border_factor @ found.read.T)[: found.n_fixed - found.n_chosen]
-        # Crossed levels have no component along these directions.
+        # Crossed levels do not change with Q w, so their derivatives are 0.
         chosen = np.zeros((found.chosen.size, len(found.read)))
         self._response = np.concatenate([found.response @ found.read.T, chosen])
         n = len(found.read)
@@ -184,7 +184,7 @@ class _RowBounds:
         return np.einsum("mr,mr->r", units, norms), np.einsum("mr,fmr->fr", units, taken)
 
     def _argument_norms(self, read: Read) -> tuple[Array, Array, Array]:
-        """‖v‖, largest change and typical change of each linear predictor, shape (m, rows)."""
+        """Norm of gradient in Q w, largest and typical change of predictors, shape (m, rows)."""
         sizes = np.abs(read.weights)
         directions = self._rows.argument_directions(read, self._fixed, self._response)
         norms = np.linalg.norm(directions, axis=2) * _ROUNDING

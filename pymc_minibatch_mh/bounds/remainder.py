@@ -91,11 +91,11 @@ def cut_interval(box: Interval, count: int, *, without_end: bool = False) -> lis
         even = [box.lo + (box.hi - box.lo) * (k / count) for k in range(1, count)]
     odd = [np.clip(logit(k / count), box.lo, box.hi) for k in range(1, count)]
     inner = [np.where(finite, one, other) for one, other in zip(even, odd, strict=True)]
-    # Neighbours share an end, so that no number between them is lost.
+    # Neighbouring pieces share an end, so that the pieces cover the interval.
     return [Interval(np.minimum(a, b), b) for a, b in pairwise([box.lo, *inner, box.hi])]
 
 
-#: Number of angles at which a maximum over a quarter circle is searched.
+#: Number of angles of the grid for a maximum over a quarter circle.
 ANGLES = 17
 
 
@@ -156,6 +156,6 @@ def _largest_of_two(terms: Mapping[Index, Array], arguments: list[int]) -> Array
         s = {arguments[0]: np.cos(angle), arguments[1]: np.sin(angle)}
         with np.errstate(invalid="ignore"):
             value = sum(n_orderings(k) * prod(s[a] for a in k) * term for k, term in terms.items())
-        # NaN comes from 0 * inf, for an unbounded derivative.
+        # NaN is 0 * inf for an unbounded derivative, and means no bound.
         largest = np.where(np.isnan(value), np.inf, np.maximum(largest, value))
     return largest / np.cos(degree * (angles[1] - angles[0]) / 2.0)

@@ -120,7 +120,7 @@ class Tables:
 
     @property
     def key(self) -> str:
-        """Key of these bounds for a given model and centre, the same in every process."""
+        """Key that identifies these bounds in every process, for a given model and centre."""
         if self.verified:
             return "derived"
         metric = "" if self.metric is None else code_digest(self.metric)
@@ -183,7 +183,7 @@ class Tables:
 
     @cached_property
     def compiled_metric(self) -> Any:
-        """Metric for compiled loops (``mh_metric``), or None."""
+        """User's metric for compiled loops (``mh_metric``), or None."""
         return None if self.metric is None else compiled_metric(self.metric)
 
     def metric_between(self, position: np.ndarray, new: np.ndarray) -> float:
@@ -199,7 +199,7 @@ class Tables:
         return MappedArrays({**arrays, "lines": self.copy.lines})
 
     def __reduce__(self) -> tuple:
-        """State without addresses; processes share a file of large arrays."""
+        """State without addresses; large arrays are in a file, which processes share."""
         c = _pickled_bounds(self.c, self.c.nbytes + self.copy.lines.nbytes, lambda: self._as_mapped)
         copy = self.copy if c is self.c else self.copy._replace(lines=NO_COPY.lines)
         return _restored_tables, ({**without_cached(self), "c": c, "copy": copy},)

@@ -19,7 +19,7 @@ from pymc_minibatch_mh.native.posterior import Reference
 
 
 class Arrow:
-    """Precision of common and group effects; the first `n_first` effects have a diagonal block."""
+    """Precision of common and group effects; the block of the first `n_first` is diagonal."""
 
     def __init__(
         self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array, n_first: int
@@ -114,7 +114,7 @@ class GroupedReference(NamedTuple):
     scales: np.ndarray
     scale_sd: np.ndarray
     scale_factor: np.ndarray
-    #: Joint directions in e across factors, one conditional standard deviation long, shape (K, L).
+    #: Joint directions in e across factors, scaled to one conditional sd, shape (K, L).
     along: np.ndarray
     #: Indices in the border of the crossed levels, for crossed factor k from `choices[k]` to
     #: `choices[k + 1]`, and their posterior standard deviations.
@@ -130,7 +130,7 @@ class GroupedReference(NamedTuple):
         return self.border.size - len(self.read)
 
     def ends(self, here: np.ndarray, there: np.ndarray) -> Ends:
-        """Distances from the centre at both ends of a proposal: effects, crossed levels, |Q w|."""
+        """Both ends of a proposal, relative to the centre: effects, crossed levels, and |Q w|."""
         (w, e), (other, new_e) = (self.coordinates(x) for x in (here, there))
         one, two, way = (float(np.linalg.norm(self.read @ x)) for x in (w, other, other - w))
         away = [(x - self.centre)[self.border[self.chosen]] for x in (here, there)]
@@ -173,7 +173,7 @@ class GroupedReference(NamedTuple):
         return w, away[self.places] - self.response @ w
 
     def position(self, w: np.ndarray, e: np.ndarray, scales: np.ndarray) -> np.ndarray:
-        """Position of (w, e) and scales."""
+        """Position, shape (d,), with coordinates (w, e) and scales."""
         found = self.centre.copy()
         found[self.border] += self.border_factor @ w
         found[self.places] += self.response @ w + e
@@ -206,5 +206,5 @@ class GroupedReference(NamedTuple):
 
     @property
     def moved_by(self) -> tuple[np.ndarray, np.ndarray]:
-        """Border coordinates, and scales that are updated with the effects of a factor."""
+        """Border coordinates, and scales of a factor, which are updated with its effects."""
         return self.border, self.scales[self.scale_factor >= 0]

@@ -30,11 +30,11 @@ from pymc_minibatch_mh.structure.random_effects import MAX_FACTORS
 MAX_PASSES, SETTLED, SCALES_SETTLED = 60, 0.01, 0.01
 #: Number of iterations between searches for kinks in the prior of group effects.
 SUSPICIOUS_PASSES = 10
-#: Number of iterations in which averaging intervals are refitted: refits might never converge.
+#: Number of iterations that may refit averaging intervals: refits might never converge.
 FITS = 16
-#: Maximum change of a scale in one iteration.
+#: Maximum change of a (transformed) scale in one iteration.
 REACH = 1.5
-#: Step of finite differences of gradients; relative change of a slope that exceeds rounding.
+#: Step of finite differences of gradients; minimum relative change of a slope above rounding.
 STEP, CHANGED = 1e-4, 1e-6
 #: Minimum precision of a group effect, relative to the summed |precisions| of its rows and prior.
 LEAST = 1e-3
@@ -45,7 +45,7 @@ MOST_HALVINGS = 12
 _UNEVEN = (-0.6, 0.4, 1.4)
 #: Step of finite differences in scales; maximum posterior standard deviation of a scale.
 SPREAD_STEP, MOST_SPREAD = 0.05, 3.0
-#: Part of a message about a prior with kinks.
+#: Sentence about a prior with kinks, for the message of a failed search.
 KINKED = "The prior of {} has kinks, such as an absolute value, which were smoothed. "
 #: `MOST_DIRECTIONS`: maximum number of joint directions across factors; `SLOW`: minimum correlation
 #: between factors along such a direction.
@@ -167,7 +167,7 @@ class _Search:
         return np.array(found, dtype=np.int64)
 
     def run(self) -> ElementSums:
-        """Search for the centre, and leave `position` there; return the sums over rows."""
+        """Search for the centre, and set `position` to it; return the sums over rows there."""
         sums, value = self._sums_at(self.position)
         settled = SETTLED * np.sqrt(self._places.size + np.count_nonzero(self._is_chosen))
         for k in range(MAX_PASSES):
@@ -279,7 +279,7 @@ class _Search:
     def _arrow_and_slopes(
         self, sums: ElementSums, position: np.ndarray | None = None
     ) -> tuple[Arrow, tuple[np.ndarray, np.ndarray]]:
-        """Precision (default: at the current position); gradients in common and group effects."""
+        """Precision at a position (default: current); gradients in common and group effects."""
         prior = self._prior_shape(self.position if position is None else position)
         beta, n = self._beta, self._elements.border.size
         border = prior.border[:, self._border]
@@ -297,7 +297,7 @@ class _Search:
     def _add_ridge(
         self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array, size: np.ndarray
     ) -> Arrow:
-        """Precision, made positive definite by adding the least multiple of its diagonal."""
+        """Precision, made positive definite by adding the smallest multiple of its diagonal."""
         n_first = int(self.starts[:2][-1])
         for ridge in RIDGES:
             try:
@@ -367,7 +367,7 @@ class _Search:
         return self._sums_at(self.position)[0]
 
     def _best_given_scales(self, sums: ElementSums, scales: np.ndarray) -> tuple[np.ndarray, Arrow]:
-        """Mode given scales, with the rows' quadratic approximation, and the precision."""
+        """Mode given scales, for the rows' quadratic approximation, and its precision."""
         position = self.position.copy()
         position[self._scales] = scales
         arrow, slopes = self._arrow_and_slopes(sums, position)

@@ -37,7 +37,7 @@ class Read(NamedTuple):
     #: for none, shape (all factors, rows), and coefficients of levels, (all factors, m, rows).
     numbers: np.ndarray
     weights: np.ndarray
-    #: Other inputs of the row function, shape (rows, leaves).
+    #: Other inputs of the row function, such as outcomes, shape (rows, leaves).
     leaves: np.ndarray
 
     def of_rows(self, rows: Any) -> "Read":
@@ -70,7 +70,7 @@ class ElementSums:
 
 
 class ElementRows:
-    """Rows of a model as functions of common and group effects, read once."""
+    """Rows of a model as functions of common and group effects, read into memory once."""
 
     def __init__(
         self, functions: Sequence[RowFunction], compiled: FormRows, elements: RandomEffects
@@ -84,7 +84,7 @@ class ElementRows:
         self._n_fixed = self._border.size - together.size
         columns, n = np.searchsorted(together, elements.choices), int(self.starts[-1])
         self._columns, self._size = self._n_fixed + columns, n + together.size
-        #: Index of each level within sums, because crossed factors may share a coordinate.
+        #: Index of each level within sums; crossed factors may share a coordinate, and so an index.
         self._shared = np.concatenate([np.arange(n), n + columns, [-1]])
 
     @cached_property

@@ -17,7 +17,7 @@ from pymc_minibatch_mh.reference.kinks import Kink, averaged_prior
 FLAT = 1e-12
 #: Minimum divisor of a Newton step at a non-concave point, relative to the largest |eigenvalue|.
 LEAST_DIVISOR = 1e-8
-#: Minimum upward curvature of a saddle point, above rounding errors.
+#: Minimum upward curvature that identifies a saddle point in spite of rounding errors.
 SADDLE = 1e-8
 #: Maximum step in each coordinate if the Hessian is not finite.
 BLIND_STEP = 1.0
@@ -74,7 +74,7 @@ class Quadratic:
         return np.sqrt(np.diag(inverse)) / self.scale
 
     def deviation_along(self, direction: np.ndarray) -> float:
-        """Posterior standard deviation of direction · position."""
+        """Posterior standard deviation of the inner product of a direction and the position."""
         scaled = direction / self.scale
         solved = scaled if self.factor is None else cho_solve((self.factor, True), scaled)
         return float(np.sqrt(scaled @ solved))
@@ -181,5 +181,5 @@ class Density:
 
     @property
     def kinked(self) -> tuple[int, ...]:
-        """Coordinates that a kink depends on."""
+        """Coordinates with a nonzero entry in the normal of a kink."""
         return tuple(sorted({int(k) for kink in self.kinks for k in np.flatnonzero(kink.normal)}))

@@ -197,7 +197,7 @@ def extremes(values: np.ndarray, count: int) -> np.ndarray:
 
 
 READING = "Evaluating all observations"
-#: Minimum number of rows on both sides of a cut, where the storage of rows changes.
+#: Minimum number of rows on both sides of a cut between two places of storage.
 LEAST = 32_768
 #: Row numbers, as an array or as a slice that is expanded when it is used.
 Chunk = slice | np.ndarray
@@ -225,7 +225,7 @@ def chunks_of(
 def over_rows(
     work: Any, source: ArrayRows, blocks: Sequence[RowBlock], label: str = READING
 ) -> Iterator[Any]:
-    """Results of calls on blocks of rows, with a progress line."""
+    """Results of calls on blocks of rows, where these are stored, with a progress line."""
     return _count_results(source.map_blocks(work, blocks), len(blocks), label)
 
 
@@ -296,7 +296,7 @@ class FullData:
 
     @cached_property
     def log_prior(self) -> FunctionAt:
-        """Compiled log-density of the prior (``mh_log_prior``)."""
+        """Compiled log-density of the prior, for compiled loops (``mh_log_prior``)."""
         return self._prior.compiled()
 
     def likelihood(
@@ -315,7 +315,7 @@ class FullData:
         return np.concatenate(list(self._on_rows(partial(values_at, theta), rows)))
 
     def first_not_finite(self, theta: np.ndarray, start: int = 0) -> int:
-        """First row from `start` on with a non-finite log-likelihood; the last if none has."""
+        """First row from `start` on with a non-finite log-likelihood, or else the last row."""
         # In chunks, because arrays for all rows may not fit into memory.
         for chunk in chunks_of(self.n_rows, SOUGHT_ROWS, start):
             rows = np.arange(chunk.start, chunk.stop, dtype=np.int64)
@@ -418,14 +418,14 @@ class FullData:
         return sum(self._on_rows(partial(change_in, order, move), order=order))
 
     def largest_ratio(self, move: BoundedMove, c: np.ndarray) -> tuple[float, int]:
-        """Largest |dU_i| / (c_i M) of rows in memory in a proposal, and its row."""
+        """Largest ratio |dU_i| / (c_i M) of rows in memory in a proposal, and its row."""
         return max(self._on_rows(partial(ratio_in, move, c), order=move.order))
 
     def _on_rows(
         self, asked: Callable, rows: np.ndarray | None = None, *, order: int | None = None
     ) -> Iterator[Any]:
         """Results of a function on chunks of `rows` (default: all observations)."""
-        # Compiled once here, not in every thread.
+        # Compile row functions here once, instead of in every thread.
         self.rows.space(order=order, derivatives=order is None)
         chunks: Sequence[Chunk] = self._all_rows
         if rows is not None:

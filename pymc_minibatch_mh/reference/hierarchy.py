@@ -27,11 +27,11 @@ MAX_PASSES = 60
 #: Tolerances in standard deviations, divided by √d: `CALM` for x before the scales are updated, and
 #: `SETTLED` for final convergence (or more, if requested).
 CALM, SETTLED = 1.0, 0.01
-#: Maximum change of a transformed scale in one pass: a factor of e^1.5 for a logarithm.
+#: Maximum change of a transformed scale in one iteration: a factor e^1.5 for log scales.
 REACH = 1.5
 #: Number of consecutive steps limited by `REACH` after which a scale is checked for divergence.
 STEADY_MOVES = 8
-#: Maximum standard deviation of a transformed scale: a factor of e^5 for a logarithm.
+#: Maximum standard deviation of a transformed scale: a factor e^5 for log scales.
 MOST_SPREAD = 5.0
 #: Maximum decrease of the log-density that counts as rounding, relative to its absolute value.
 ROUNDING = 1e-9
@@ -56,7 +56,7 @@ def find_marginal_mode(
     if rows is None:
         return search.found_from_several(start, inverse_temperature, None, rng)
     try:
-        # The subsample is not weighted up, which would exaggerate differences between groups.
+        # No weights for the subsample: they would exaggerate differences between groups.
         near = search.found_from_several(start, inverse_temperature, rows, rng)
     except ModeError:
         return search.found(start, inverse_temperature, None)

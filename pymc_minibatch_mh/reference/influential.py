@@ -12,7 +12,7 @@ import numpy as np
 from pymc_minibatch_mh.costs import INCLUDED_OBSERVATION, OBSERVATION
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 
-#: Maximum ratio of the expected numbers of evaluated rows with and without influential rows.
+#: Maximum expected number of evaluated rows with influential rows, relative to the number without.
 WORTHWHILE = 0.8
 #: Assumed minimum batch size and variance of the log ratio: close to the defaults of the tests.
 FEWEST_ROWS, NOISE = 100, 1.0
@@ -50,7 +50,7 @@ class Largest:
         return self._keep_largest(Changes(rows, self._change_sizes(differences), nothing, nothing))
 
     def add(self, chunk: Changes) -> None:
-        """Merge the result of another chunk."""
+        """Merge the largest changes of another chunk."""
         known = self._found
         if known is not None:
             chunk = Changes(

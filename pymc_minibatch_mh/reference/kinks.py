@@ -13,14 +13,14 @@ import numpy as np
 
 from pymc_minibatch_mh.reference.full_data import Derivatives
 
-#: Minimum jump of a slope at a kink, times the posterior standard deviation.
+#: Minimum jump of a slope that counts as a kink, times the posterior standard deviation.
 LEAST_JUMP = 0.01
 #: Number of halvings of the interval around a jump.
 HALVINGS = 30
 #: Half-width of the averaging interval in posterior standard deviations: a uniform distribution on
 #: this interval has the same standard deviation.
 HALF_WIDTH = 3**0.5
-#: Maximum reach of the search, relative to 1 + |coordinate|.
+#: Maximum reach of the search for kinks, relative to 1 + |coordinate|.
 FARTHEST = 1e6
 #: Relative size below which a coordinate's part of a jump is 0; minimum cosine of equal normals.
 NO_PART, ONE_KINK = 1e-3, 0.999

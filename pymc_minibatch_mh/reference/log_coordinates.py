@@ -17,7 +17,7 @@ from pymc_minibatch_mh.reference.mode import Mode
 
 #: Fractions of the curvature in log κ, tried in turn: densities like exp(-κ) have none in κ itself.
 SHARES = (0.0, 0.125, 0.25, 0.5)
-#: Maximum ratio of the standard deviations with a fraction and with all of that curvature.
+#: Maximum ratio of standard deviations with a fraction of that curvature and with all of it.
 WIDER = 4.0
 
 

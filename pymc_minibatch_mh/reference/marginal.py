@@ -23,7 +23,7 @@ from pymc_minibatch_mh.reference.mode import Mode, whitening_factors
 MAX_STEPS, NEAR, MOST_HALVINGS = 30, 1e-5, 30
 #: Maximum decrease of the log-density that counts as rounding, relative to its value.
 ROUNDING = 1e-12
-#: Steps of first and of second finite differences of the precision.
+#: Steps of finite differences: first differences of the precision; second ones of its volume.
 STEP, LONG_STEP = 1e-6, 1e-2
 #: Minimum |eigenvalue| of an indefinite precision, relative to the largest.
 LEAST = 1e-8
@@ -50,7 +50,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Marginal:
-    """V as a function of `scales`, with the rows' quadratic in the `rest` frozen at `anchor`.
+    """V as a function of `scales`, with a fixed quadratic of the rows in the `rest` at `anchor`.
 
     The tempered log-likelihood has the gradient `slope` and the Hessian -`curvature` there.
     """
@@ -128,14 +128,14 @@ class Marginal:
         return given.value - given.log_volume, gradient
 
     def scale_ways(self, given: Given) -> np.ndarray:
-        """Derivatives of the position in each scale, where x follows as best x, shape (d, p)."""
+        """Derivatives of the position in each scale, if x remains the best x, shape (d, p)."""
         ways = np.zeros((self.anchor.size, self.scales.size))
         ways[self.rest] = self.response(given)
         ways[self.scales, range(self.scales.size)] = 1.0
         return ways
 
     def _curved_at(self, given: Given, way: np.ndarray) -> np.ndarray:
-        """Prior precision of x, at the displacement `way` from the position."""
+        """Negative Hessian of the log prior in x, at the displacement `way` from the position."""
         return -self.prior(given.position + way, hessian=True).hessian[self._rest_block]
 
     def curvature_at(self, given: Given) -> np.ndarray:
@@ -165,7 +165,7 @@ class Marginal:
         return second / h**2
 
     def best(self, start: Given, reach: np.ndarray) -> Given:
-        """Maximum of V over the scales within `reach` of a start."""
+        """State at the maximum of V over the scales within `reach` of a start."""
         # Imported here, because the import is slow and most models do not need it.
         from scipy.optimize import minimize  # noqa: PLC0415
 

@@ -72,7 +72,7 @@ def find_mode(
                 lambda x: newton_search(coarse, x, names, COARSE_TOLERANCE), starts
             )
         except ModeError:
-            # The mode of a subsample may be infinite (separable) although the full data have one.
+            # A subsample may be separable, without a finite mode, although the full data are not.
             mode, density = newton_search(whole, start, names, tolerance)
         else:
             whole = whole.over_kinks(found.kinks)
@@ -99,7 +99,7 @@ def _starts(density: Density, start: np.ndarray, rng: np.random.Generator) -> It
 
 #: Number of row evaluations of a calibration; minimum and maximum number of its proposals.
 CALIBRATION_READS, FEWEST_MOVES, MOST_MOVES = 4_000_000, 4, 32
-#: Fraction of calibration proposals whose variance is below the prediction.
+#: Fraction of calibration proposals whose variance the prediction must exceed.
 COVERED = 0.9
 
 

@@ -19,7 +19,7 @@ SLOW = 0.3
 MOST_HALVINGS, SUSPICIOUS_HALVINGS, SUSPICIOUS_STEPS = 40, 6, 10
 #: Maximum number of doublings of a step that was too short.
 MOST_DOUBLINGS = 10
-#: Minimum increase of the log-density by steps in single coordinates.
+#: Minimum increase of the log-density for which steps in single coordinates are kept.
 ALONE = 1.0
 #: Distances in standard deviations: `NEAR` is sufficient if no better point is found; below
 #: `SLOPES_TELL`, slopes alone identify a better point.
@@ -31,7 +31,7 @@ ROUNDING, SINGLE_ROUNDING = 1e-9, 1e-6
 STEADY_MOVES, STEADY_MOVES_AT_END = 8, 4
 #: Minimum distance of a diverging coordinate: a factor of e³ for the logarithm of a scale.
 LONG_WAY = 3.0
-#: Standard deviation, relative to its coordinate, below which rounding hides it.
+#: Posterior standard deviation, relative to the coordinate, below which rounding hides it.
 UNRESOLVED = 1e-14
 #: Maximum number of fits of averaging intervals; maximum log ratio of their widths at convergence.
 FITS, FITTED = 12, 0.25

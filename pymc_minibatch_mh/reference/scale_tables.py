@@ -21,7 +21,7 @@ from pymc_minibatch_mh.reference.marginal import Given, Marginal, skewness_shift
 from pymc_minibatch_mh.reference.mode import whitening_factors
 from pymc_minibatch_mh.reference.target import Target
 
-#: Maximum number of scales, and of values in all tables.
+#: Maximum number of scales; maximum number of values in all tables.
 MOST_SCALES, MOST_NUMBERS = 8, 5_000_000
 #: `KNOT_GAP`: distance of knots in standard deviations of a scale; `DEPTH`, `MOST_KNOTS`: fall of V
 #: and number of knots per side at which knots end; `FINER`: table intervals per knot interval.
@@ -41,7 +41,7 @@ COMPARED, SEED = 400, 20_261_122
 
 
 def scale_conditional(target: Target, reference: Reference) -> ScaleConditional | None:
-    """Tables for a model with scales; None for no scales, or if tables do not help."""
+    """Tables for a model with scales; None if it has no scales, or if tables do not help."""
     if target.covariance is not None or reference.order != 2 or target.source.others.size:
         return None
     ends = target.factorization.boundary
@@ -115,7 +115,7 @@ class _Axes:
             heights = np.array([value for value, _, _ in knots])
             points[k], slopes[k] = _quantiles_of_knots(heights - middle[0], -len(below))
             first, last = -len(below), len(above)
-            # Tables are constant beyond the last knots.
+            # Tables are extended as constants beyond the last knots.
             asked = np.clip(np.arange(-low, high + 1) / FINER, first, last)
             for table, part in ((means, 1), (whiteners, 2)):
                 lines = np.array([knot[part] for knot in knots]) - middle[part]
@@ -204,7 +204,7 @@ def _quantiles_of_knots(heights: np.ndarray, first: int) -> tuple[np.ndarray, np
     )
     normal = -0.5 * NORMALS**2 - 0.5 * np.log(2.0 * np.pi)
     slopes = np.exp(normal - np.interp(ends, places, logs) + total)
-    # Points are integrals of the piecewise linear slopes, from the median on.
+    # Quantiles are integrals of the piecewise linear slopes, from the median on.
     steps = 0.5 * (slopes[1:] + slopes[:-1]) * np.diff(NORMALS)
     points = np.concatenate([[0.0], np.cumsum(steps)])
     median = NORMALS.size // 2

@@ -43,7 +43,7 @@ CHECK_POINTS, CHECK_READS = 3, 300_000
 CHECK_ROWS = 100_000
 #: Maximum logarithm of an inverse scale whose square does not overflow.
 MOST_SHRUNK = 350.0
-#: Number of rows above which the search for the mode ends early.
+#: Number of rows above which the search for the mode ends one Newton step early.
 MANY_ROWS = 100_000
 
 
@@ -54,7 +54,7 @@ class Target:
     leave out compiled functions, which are valid in one process only.
     """
 
-    #: Index, within the context, of the address of the variables outside the position.
+    #: Index in the context's addresses of the variables that are not part of the position.
     OTHERS_SLOT = OTHERS_SLOT
 
     def __init__(
@@ -132,7 +132,7 @@ class Target:
         many = self.taylor_order > 0 and self.source.n_rows > MANY_ROWS
         mode = self.mode(start, rng, LOOSE_TOLERANCE if many else TOLERANCE)
         report_stage("Expanding the log-likelihood")
-        # With a prior averaged over kinks, the centre is a mean already.
+        # Skip the step if the prior is averaged over kinks: the centre is a mean already.
         if self.taylor_order > 0 and not mode.kinked and not self.factorization.boundary:
             mode = mode_near_mean(self.full_data, mode, self.inverse_temperature, rng)
         reference = reference_at(mode, self.taylor_order, self.inverse_temperature)
@@ -172,7 +172,7 @@ class Target:
             raise without from None
 
     def scales(self, start: np.ndarray) -> tuple[int, ...]:
-        """Coordinates that are scales, by derivatives near `start`; used for the marginal mode."""
+        """Coordinates that are scales, identified by derivatives of the model near `start`."""
         functions = self.row_functions
         if isinstance(functions, BoundsError):
             read = read_by_slopes(self.full_data.likelihood, start)
