@@ -47,7 +47,7 @@ def _write_beside(place: Path, arrays: Mapping[str, np.ndarray]) -> str:
         with open(part, "xb") as file:
             try:
                 if not _is_locked(file) or not part.exists():
-                    # Another process removed the file before it was locked.
+                    # Another process removed the file before it was locked: make another.
                     continue
                 digest = _write_members(file, arrays)
                 file.flush()

@@ -163,7 +163,7 @@ class DaskStorage:
     def map_blocks(
         self, names: Iterable[str], work: Any, blocks: Sequence[Block]
     ) -> Generator[Any]:
-        """Results of the functions of blocks on their rows, in order; SourceError if Dask fails."""
+        """Yield the result of each block's function on its rows; SourceError if Dask fails."""
         names = list(names)
         results = self._run_work(names, work, blocks)
         for rows, _ in blocks:
@@ -288,7 +288,7 @@ def _check_rows(name: str, found: np.ndarray, dtype: np.dtype, shape: Sequence[i
             f"{name!r} was computed as {found.dtype} of shape {found.shape}, but Dask expects "
             f"{dtype} of shape {shape}. Give map_blocks(...) the dtype and chunks of its result."
         )
-    # Received arrays may be unaligned.
+    # Received arrays may be unaligned, but compiled code needs aligned numbers.
     return np.require(found, native, ["ALIGNED"])
 
 

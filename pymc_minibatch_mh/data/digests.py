@@ -27,7 +27,7 @@ def array_digest(array: np.ndarray) -> str:
     detects a change of any single number; the check misses other changes with probability 2⁻³².
     """
     whole = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
-    # Both sums release Python's lock, so that threads run in parallel.
+    # The checksum and the sum release Python's lock, so that threads run in parallel.
     whole.update(b"".join(map_in_threads(_block_digest, list(_array_blocks(array)))))
     return whole.hexdigest()
 

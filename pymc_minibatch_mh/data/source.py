@@ -83,7 +83,7 @@ def workers_of(storage: Storage) -> Workers | None:
 def map_blocks(
     storage: Storage, names: Iterable[str], work: Any, blocks: Sequence[Block]
 ) -> Generator[Any]:
-    """Results of the functions of blocks on their rows, in order, by workers or by threads."""
+    """Yield the result of each block's function on its rows, in order, from workers or threads."""
     names, workers = list(names), workers_of(storage)
     if workers is not None:
         return workers.map_blocks(names, work, blocks)
@@ -252,7 +252,7 @@ class StoredRows(ArrayRows):
         return () if workers is None else workers.cuts
 
     def map_blocks(self, work: Any, blocks: Sequence[RowBlock]) -> Generator[Any]:
-        """Results of the functions of blocks, in order; each process reads its blocks itself."""
+        """Yield the result of each block's function, in order; each process reads its own rows."""
         names = tuple((column.name, column.values.name) for column in self.columns)
         placed: list[Block] = [
             (consecutive_slice(rows), _CallOnRows(names, self.others, call))

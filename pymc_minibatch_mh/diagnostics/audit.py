@@ -52,7 +52,7 @@ EDGEWORTH = 1.0 / (6.0 * math.sqrt(2.0 * math.pi))
 MAX_PULL, MIN_TOP_ROWS, MAX_FULL_PASSES, MAX_INVALID = 1.0, 10.0, 0.1, 0.1
 #: Standard deviation of the log ratio's noise below which its shape hardly matters.
 MIN_NOISE = 0.1
-#: `MIN_DRAWS`: draws per chain for autocorrelations. `MIN_PAIRS`, `MAX_PAIRS`: limits by default.
+#: `MIN_DRAWS`: draws per chain for autocorrelations. `MIN_PAIRS` to `MAX_PAIRS`: pairs by default.
 MIN_DRAWS, MIN_PAIRS, MAX_PAIRS = 50, 50, 200
 #: Expected seconds of an audit above which the log announces its duration.
 MAX_SILENT_SECONDS = 5.0
@@ -184,7 +184,7 @@ def judge_acceptance(rates: Rates) -> Verdict:
 
 
 def judge_normality(step: MinibatchStep, pairs: xr.Dataset, n_top: int) -> Verdict:
-    """Verdict on sums over batches, which approximate tests assume to be normal."""
+    """Verdict on the normality of sums over batches, which approximate tests assume."""
     n_rows = step.plan.n_drawn
     if step.guarantee.is_exact:
         return ok(f"{type(step).__name__} does not assume normal sums over batches.")
@@ -225,7 +225,7 @@ def judge_normality(step: MinibatchStep, pairs: xr.Dataset, n_top: int) -> Verdi
 
 
 def judge_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
-    """Verdict on full-data evaluations, invalid proposals, proved draws and the temperature."""
+    """Verdict on full-data evaluations, invalid proposals, proved bounds and the temperature."""
     stats = {name: x.to_numpy() for name, x in trace["sample_stats"].data_vars.items()}
     updates = updates_per_draw(step, trace)
     full, invalid = (float(np.mean(stats.get(x, 0.0))) / updates for x in ("full_pass", "invalid"))
@@ -439,7 +439,7 @@ def _number_of_pairs(
     sampling = float(trace["posterior"].attrs.get("sampling_time", math.inf))
     first = {name: values[:1] for name, values in draws.items()}
     for _ in range(2):
-        # The time of the first pair includes the compilation or loading of functions.
+        # Time a second pair, because the first includes the compilation or loading of functions.
         began = time.perf_counter()
         _measure_pairs(step, first, 1, chain.copy(), np.random.default_rng(0))
         seconds = time.perf_counter() - began

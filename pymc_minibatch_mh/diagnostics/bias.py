@@ -66,7 +66,7 @@ USUAL_TUNE = 1_000
 def frozen_chain(
     step: MinibatchStep, trace: xr.DataTree, draws: Draws, rng: np.random.Generator
 ) -> tuple[Chain, int | None]:
-    """Frozen chain that drew a trace and its label, or a chain warmed up on its draws and None."""
+    """Frozen chain that drew a trace, and its label; or a chain warmed up on its draws and None."""
     step.require_unchanged()
     label = frozen_label(step, trace)
     if label is not None:

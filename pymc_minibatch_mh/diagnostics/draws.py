@@ -131,7 +131,7 @@ def solve_missing(model: pm.Model, posterior: xr.Dataset, draws: Draws) -> dict[
 
 
 def _may_share_axes(rv: Variable, graph: Variable, model: pm.Model) -> bool:
-    """Whether a deterministic may have the axes of a variable: different dims exclude that."""
+    """Whether a deterministic and a variable may have the same axes: not if their dims differ."""
     known = (model.named_vars_to_dims.get(str(v.name)) for v in (rv, graph))
     dims = [tuple(names) for names in known if names]
     return graph.type.ndim == rv.type.ndim and (len(dims) < 2 or dims[0] == dims[1])

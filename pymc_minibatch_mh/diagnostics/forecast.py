@@ -282,7 +282,7 @@ class Forecast:
 
 
 class Approximate(NamedTuple):
-    """An approximate step on the preparation of an exact one, and its forecast."""
+    """An approximate step that shares the preparation of an exact one, and its forecast."""
 
     method: str
     step: MinibatchStep
@@ -300,7 +300,7 @@ def forecast_step(
 def forecast_penalty(
     step: MinibatchStep, model: pm.Model, settings: PilotSettings, preparation_seconds: float = nan
 ) -> Approximate | None:
-    """Forecast of PenaltyMH on the preparation of an exact step; None for other steps."""
+    """Forecast of PenaltyMH with the preparation of an exact step; None for other steps."""
     if step.program.sampler.n_decisions > 1 or not step.guarantee.is_exact:
         return None
     other = penalty_beside(step, np.random.default_rng(settings.rng.integers(2**63)))

@@ -202,7 +202,7 @@ def _explain_full(count: int) -> str:
 
 
 def _priors_and_potentials(model: pm.Model, reasons: dict[str, str]) -> list[NotSubsampled]:
-    """Free variables, with `reasons` by value variable, and potentials."""
+    """Free variables and potentials; `reasons` are by the names of value variables."""
     variables = [
         NotSubsampled(str(rv.name), reasons.get(str(model.rvs_to_values[rv].name), PRIOR))
         for rv in model.free_RVs
@@ -231,7 +231,7 @@ def _reasons_of_other_steps(parts: Factorization) -> dict[str, str]:
 
 
 def _updates_without_rows(parts: Factorization, directions: Sequence[np.ndarray]) -> dict[str, str]:
-    """Descriptions of additional updates without observations, by name of the value variable."""
+    """Descriptions of additional updates that need no observations, by name of value variable."""
     updates = {}
     for direction in directions:
         moved = [b.name for b in parts.blocks if direction[b.start : b.stop].any()]

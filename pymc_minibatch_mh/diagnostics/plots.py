@@ -274,7 +274,7 @@ def plot_summary(
     return figure.with_legend()
 
 
-#: Name of an audit in messages; title and axis labels of the panel of ratios to bounds.
+#: `AUDIT`: name of an audit in messages. `BOUNDS`: title and axis labels of the panel of bounds.
 AUDIT = "the result of audit()"
 BOUNDS = (
     "Largest change of an observation",
@@ -336,7 +336,7 @@ class _Figure:
         self.label_panel("acceptance_error", *labels)
 
     def draw_shares(self, data: xr.Dataset) -> None:
-        """Draw the panel with the shares of updates in bins of numbers of observations."""
+        """Draw the panel with shares of updates by the number of observations they evaluate."""
         (shares,) = data.data_vars.values()
         bars = data if self._is_coloured else data.assign(n_obs=_pool_chains(shares))
         self.draw_visual("share", shapes.hist, bars)

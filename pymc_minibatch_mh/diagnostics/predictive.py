@@ -50,7 +50,7 @@ CHUNK = 65_536
 
 
 class BatchFunction:
-    """A graph of a batch, with rows on axis 0, compiled once for all draws and batches.
+    """Function of a batch of rows (axis 0), compiled once for all draws and batches.
 
     Arguments are `inputs` for the free variables, the number of rows, and batches of data arrays.
     """

@@ -179,7 +179,7 @@ _PLAIN: dict[type[ScalarOp], Callable[..., np.ndarray]] = {
     scalar.Mul: lambda *values: reduce(np.multiply, values),
     scalar.Clip: np.clip,
 }
-#: Rounding error of cancelling terms, relative to the terms.
+#: Rounding error of a sum, relative to its terms: a smaller sum counts as zero.
 _CANCELLATION_ERROR = 8.0 * float(np.finfo(np.float64).eps)
 
 

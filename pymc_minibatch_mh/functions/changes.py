@@ -12,7 +12,7 @@ from pymc_minibatch_mh.functions.base import make_operation
 
 @compile_by_numba()
 def product_change_at(before, after, step, other_before, other_after, other_step):
-    """Difference after * other_after - before * other_before; exactly reverses sign in reverse."""
+    """Difference after * other_after - before * other_before; swapping the points negates it."""
     return 0.5 * (step * (other_before + other_after) + other_step * (before + after))
 
 
@@ -56,7 +56,7 @@ def change_doubt_at(change, step, doubt, sensitivity, slope):
 def sizes_at(*values):
     """Sum of absolute values."""
     result = 0.0
-    # Types may differ: a constant of the model may be an integer or of single precision.
+    # Unrolled because types may differ: a constant may be an integer or of single precision.
     for value in literal_unroll(values):
         result += abs(value)
     return result

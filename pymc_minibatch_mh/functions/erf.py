@@ -29,7 +29,7 @@ _SLOPES_OF_ERF = (
         peaks=((-_TURN, _THIRD), (_TURN, _THIRD)),
         slack=lambda x: 4.0 * CANCELLATION * np.exp(-x * x),
     ),
-    # (12x - 8x³) times the density has its extrema at 4x⁴ - 12x² + 3 = 0.
+    # The fourth derivative, 12x - 8x³ times the first, has its extrema at 4x⁴ - 12x² + 3 = 0.
     Shape.odd_function(
         peak=(0.5246476232752904, 4.404702716006555),
         valley=(1.6506801238857844, -1.196497885653117),

@@ -88,8 +88,8 @@ def _log_gamma_values(x: Array, y: Array, z: Array, order: int) -> list[tuple[Ar
     for shift in (y, z):
         at = np.asarray(x + shift)
         pairs.append([special.gammaln(at), special.psi(at), *polygamma_values(at, 1, order - 1)])
-    # Two values cancel, so that their rounding errors dominate. Fourth derivatives are multiplied
-    # by x⁴. They get no absolute slack, because sums of terms of one sign have relative errors.
+    # Two values cancel, so that their rounding errors dominate. Fourth derivatives get no absolute
+    # slack, which a later factor x⁴ would enlarge: as sums of terms of one sign, they need none.
     return [
         (one - other, RELATIVE * (np.abs(one) + np.abs(other)) + (1e-14 if n < 4 else TINY))
         for n, (one, other) in enumerate(

@@ -84,7 +84,7 @@ def _log1p_ratio_values(x: Array, order: int) -> list[Array]:
     _integrals_of_inverse_powers(near.reshape(-1), _NODES, _WEIGHTS, order, close)
     for k in range(order + 1):
         if k > 0:
-            # Equation x φ = log(1 + x), differentiated k times.
+            # Recurrence from the equation x φ = log(1 + x), differentiated k times.
             below = ((-1.0) ** (k - 1) * math.factorial(k - 1) / (1.0 + far) ** k - k * below) / far
         distant = np.where(np.isposinf(x), 0.0, below)
         values.append(np.where(x <= _MAX_QUADRATURE, close[k].reshape(x.shape), distant))

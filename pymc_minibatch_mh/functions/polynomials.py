@@ -17,7 +17,7 @@ import numpy as np
 
 from pymc_minibatch_mh.functions.base import rounded_sum
 
-#: Maximum number of Bernstein coefficients; more terms are bounded separately.
+#: Maximum number of Bernstein coefficients; a polynomial with more is bounded term by term.
 MAX_COEFFICIENTS = 2**14
 #: Maximum number of terms of a polynomial for its range.
 MAX_TERMS = 200
@@ -80,7 +80,7 @@ def constant_polynomial(value: float) -> Polynomial:
 
 
 def linear_polynomial(of: Range, unknown: Unknown) -> Polynomial:
-    """Linear polynomial of an unknown whose values are those of a range."""
+    """Linear polynomial in an unknown, which takes the values of a range."""
     if of.low == -inf:
         return {**constant_polynomial(of.high), (unknown,): -1.0}
     return {**constant_polynomial(of.low), (unknown,): of.high - of.low if of.is_bounded else 1.0}
@@ -197,11 +197,11 @@ class Simplex:
         self.positive = ~((np.array(self.indices) > 0) & zero).any(axis=1)
 
     def basis_of(self, monomial: Monomial) -> np.ndarray:
-        """Bernstein coefficients of the part of a monomial in these shares."""
+        """Bernstein coefficients of the factors of a monomial that are these shares."""
         own = Counter(x for x in monomial if x in self.shares)
         powers = [own[x] for x in self.shares]
         scale = factorial(self.degree - sum(powers)) / factorial(self.degree)
-        # The remainder is the last coordinate, and no monomial has a power of it.
+        # The remainder is the last coordinate; no monomial contains it, and `map` leaves it out.
         return np.array([scale * prod(map(perm, index, powers)) for index in self.indices])
 
 

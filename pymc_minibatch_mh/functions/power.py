@@ -86,7 +86,7 @@ def _enclose_monomial(
     """Enclose `factor` x^e for an integer e, from x^e at the ends of `u`."""
     e, factor = np.asarray(e), np.asarray(factor)
     lo, hi = _range_of_power(u, at_lo, at_hi, e)
-    # An end that overflowed may be finite after multiplication by a small factor.
+    # Clip ends that overflowed: times a small factor, they may be finite.
     low, high = factor * np.minimum(lo, _MAX_FLOAT), factor * np.maximum(hi, -_MAX_FLOAT)
     product = Interval.rounded(np.minimum(low, high), np.maximum(low, high))
     # Values at the ends may have underflowed, so they do not determine the sign.

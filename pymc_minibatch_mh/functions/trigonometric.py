@@ -56,7 +56,7 @@ _ARCTAN = (
         peaks=((-1.0, 0.5), (1.0, 0.5)),
         slack=lambda x: 10.0 * CANCELLATION / (1.0 + np.clip(x, -_FAR, _FAR) ** 2) ** 2,
     ),
-    # 24 x (1 - x²) / (1 + x²)⁴ has its extrema at 5x⁴ - 10x² + 1 = 0.
+    # The fourth derivative 24 x (1 - x²) / (1 + x²)⁴ has its extrema at 5x⁴ - 10x² + 1 = 0.
     Shape.odd_function(
         peak=(0.32491969623290634, 4.668559284155213),
         valley=(1.3763819204711736, -0.4209637280433613),
@@ -121,7 +121,7 @@ _ARCSINH = (
         peaks=((-math.sqrt(1.5), 2.0 * 0.4**2.5), (math.sqrt(1.5), 2.0 * 0.4**2.5)),
         slack=lambda x: 10.0 * CANCELLATION / np.hypot(1.0, np.clip(x, -_FAR, _FAR)) ** 3,
     ),
-    # (9x - 6x³) (1 + x²)^(-7/2) has its extrema at 8x⁴ - 24x² + 3 = 0.
+    # The fourth derivative (9x - 6x³) (1 + x²)^(-7/2) has its extrema at 8x⁴ - 24x² + 3 = 0.
     Shape.odd_function(
         peak=(0.36151570676401423, 1.9322876581800938),
         valley=(1.6939027108316804, -0.12213058179616695),

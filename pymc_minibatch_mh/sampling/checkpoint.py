@@ -39,7 +39,7 @@ fcntl: Any = import_module("fcntl") if os.name == "posix" else None
 MIN_SECONDS, MAX_SECONDS, MAX_BLOCK_SHARE, MAX_WRITING_SHARE = 1.0, 60.0, 0.02, 0.01
 #: Identifier of the file format; it changes with the contents of the files.
 FORMAT = "pymc_minibatch_mh checkpoint 3"
-#: `TEXT`: archive member with the text. `KINDS`: NumPy kinds of arrays that can be written.
+#: `TEXT`: archive member with the text. `KINDS`: NumPy kinds of writable unstructured arrays.
 TEXT, KINDS = "text", "biufcU"
 #: Name of the file with the settings.
 RUN_FILE = "run.npz"

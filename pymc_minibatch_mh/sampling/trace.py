@@ -451,6 +451,6 @@ def bambi_trace(model: BambiModel, data: xr.DataTree) -> xr.DataTree:
     for name in groups.keys() & {"posterior", "warmup_posterior"}:
         # Variables are dropped by name, so that unused coordinates disappear as well.
         groups[name] = groups[name][[x for x in groups[name].data_vars if x not in left_out]]
-    # Bambi's summary of a fitted model mentions how to inspect the trace.
+    # Mark the model as fitted: Bambi's summary then mentions how to inspect the trace.
     model.backend.fit = True
     return clean_trace(model.backend, xr.DataTree.from_dict(groups))
