@@ -131,7 +131,7 @@ def _operations_on_parameters(root: Expr) -> list[Apply]:
 
 
 #: Probabilities of a normal posterior outside each nested trust region: `TAILS` without groups of
-#: rows; `TAILS_OF_GROUPS` with many groups, whose farthest one is often far out.
+#: rows; `TAILS_OF_GROUPS` with groups, because some group of many is often far out.
 TAILS, TAILS_OF_GROUPS = (1e-2, 1e-6, 1e-12), (1e-1, 1e-6, 1e-12)
 #: Number of rows per chunk; number of trial rows for the choice of regions and interval pieces.
 CHUNK, TRIAL_ROWS = 16_384, 512

@@ -29,7 +29,7 @@ from pymc_minibatch_mh.expressions.log_sums import (
 from pymc_minibatch_mh.functions.interval import RELATIVE, TINY, Array, Interval
 from pymc_minibatch_mh.structure.row_function import MAX_ARGUMENTS, RowData, RowFunction
 
-#: Largest third central moment on an interval of length one: 1/(6√3).
+#: Largest third central moment of a distribution on an interval of length one: 1/(6√3).
 LARGEST_THIRD = np.sqrt(3.0) / 18.0
 #: Factor that exceeds the rounding errors of a dozen operations and of eigenvalues.
 ROUNDED = 1.0 + 100.0 * RELATIVE

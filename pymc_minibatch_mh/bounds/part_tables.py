@@ -2,8 +2,8 @@
 
 Third derivatives D_abc of a row are bounded over the box of its linear predictors, for common and
 group effects within their radii. With typical sizes n_a of the predictors, g_a = max over b, c of
-(D_abc n_a n_b n_c)^(1/3) / n_a satisfies D_abc <= g_a g_b g_c: a row is bounded
-like a function of Σ g_a u_a alone, with a third derivative of at most 1.
+(D_abc n_a n_b n_c)^(1/3) / n_a satisfies D_abc <= g_a g_b g_c: a row is bounded like a
+function of Σ g_a u_a alone, with a third derivative of at most 1.
 """
 
 from collections.abc import Sequence

@@ -105,7 +105,7 @@ class GroupedReference(NamedTuple):
     border_tilt: np.ndarray
     tilts: np.ndarray
     #: Prior precisions of group effects, shape (L,); derivatives in w of effects minus prior means,
-    #: (L, n); precision of w by these per factor, (F, n, n); remaining prior gradient in w, (n,).
+    #: (L, n); precision of w due to each factor, (F, n, n); remaining prior gradient in w, (n,).
     prior_curvature: np.ndarray
     prior_direction: np.ndarray
     prior_stiffness: np.ndarray
@@ -185,7 +185,7 @@ class GroupedReference(NamedTuple):
         sizes = self.border.size, self.sd.size, self.scales.size
         w, e, away = (rng.standard_normal(size) for size in sizes)
         scales = self.centre[self.scales] + scale * self.scale_sd * away
-        # With crossed levels w starts nearby: jointly proposed, it would converge slowly.
+        # With crossed levels, w starts near the centre: its joint updates converge slowly.
         wide = 1.0 if self.chosen.size else scale
         return self.position(wide * w, scale * self.sd * e, scales)
 

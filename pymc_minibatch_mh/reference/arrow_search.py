@@ -3,7 +3,7 @@
 Given scales φ, the posterior is nearly normal with an arrow-shaped precision
 (:mod:`~pymc_minibatch_mh.reference.arrow_reference`). Newton steps alternate with EM steps in the
 scales, which maximise their density with the group effects α integrated out. EM averages the log
-prior, a sum over effects, over N(α, σ²): by the two points α + σ and α - σ for one factor, and by
+prior, a sum over effects, over N(α, σ²): at the two points α + σ and α - σ for one factor, and at
 a few points with the joint covariance for several. Newton steps with a third-order correction then
 lead to the mean.
 """
@@ -526,7 +526,7 @@ class _Search:
     def _location_response(
         self, prior: PriorShape, factor: np.ndarray, response: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Derivatives of α minus prior means in w, precision of w by them, remaining gradient."""
+        """Derivatives of α minus prior means in w, resulting precision of w, remaining gradient."""
         # -∂²/∂α_g∂w of the log prior, where α responds to w.
         turned = prior.diagonal[:, None] * response + prior.coupled @ response
         turned += prior.border[:, self._places].T @ factor

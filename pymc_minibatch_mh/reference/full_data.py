@@ -1,7 +1,7 @@
 """Full-data evaluations: in chunks, on all cores or where data are stored, in bounded memory.
 
 An evaluation maps a function over blocks of rows. Partials of these functions are sent to stored
-data; their last arguments are compiled rows in memory, and numbers of rows among these.
+data; their last arguments are compiled rows in memory, and row numbers within these.
 """
 
 import math
@@ -166,7 +166,7 @@ class Spread(NamedTuple):
 
 
 class SpreadIn(NamedTuple):
-    """Request for the spread of consecutive rows from `first` on; `heavy` are influential rows."""
+    """Request for a :class:`Spread` of rows from `first` on, of which `heavy` are influential."""
 
     move: BoundedMove
     first: int

@@ -175,7 +175,7 @@ class _Search:
     def _count_steady_moves(
         self, steady: np.ndarray, move: np.ndarray, marginal: Marginal, best: Given
     ) -> np.ndarray:
-        """Signed count, per scale, of consecutive limited steps; ModeError if a scale diverges."""
+        """Signed count, per scale, of consecutive maximum steps; ModeError if a scale diverges."""
         way = np.where(self._is_all_of_reach(move), np.sign(move), 0.0)
         steady = np.where(way * steady >= 0.0, (steady + way) * np.abs(way), way)
         worst = int(np.argmax(np.abs(steady)))

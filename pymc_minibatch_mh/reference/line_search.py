@@ -1,8 +1,8 @@
 """Expanding line search for a point where a rising log-density falls again.
 
 On an exponential tail, as for a category without events, Newton steps do not shrink until the prior
-dominates, which may be far off. So a mode is missing only if the log-density falls nowhere, up to
-the largest numbers.
+dominates, which may be far off. So a mode counts as missing only if the log-density
+falls nowhere, up to the largest floating-point numbers.
 """
 
 from collections.abc import Callable

@@ -5,8 +5,8 @@ precision of x given φ: Tierney & Kadane (1986), doi:10.1080/01621459.1986.1047
 Rue, Martino & Chopin (2009), doi:10.1111/j.1467-9868.2008.00700.x. V has a maximum even if the
 joint density is unbounded. The expansion is frozen, so V evaluates no rows.
 
-Proposals around the mode of a skewed posterior miss mass on one side. The point at which the
-gradient averaged over the Gaussian approximation is zero is the mean, up to third order.
+Proposals around the mode of a skewed posterior miss mass on one side, so the centre moves to
+the mean: the zero of the gradient averaged over the Gaussian approximation, up to third order.
 """
 
 from collections.abc import Callable, Sequence

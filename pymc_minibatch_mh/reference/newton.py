@@ -26,8 +26,8 @@ ALONE = 1.0
 NEAR, SLOPES_TELL = 0.1, 1.0
 #: Rounding of a log-density, relative to its size, in double and in single precision.
 ROUNDING, SINGLE_ROUNDING = 1e-9, 1e-6
-#: Number of consecutive steps, not slowing down, after which a coordinate counts as diverging:
-#: during a search and at its end. Near a mode steps shrink.
+#: Number of consecutive steps after which a coordinate that does not slow down counts as diverging:
+#: `STEADY_MOVES` during a search, `STEADY_MOVES_AT_END` at its end. Near a mode steps shrink.
 STEADY_MOVES, STEADY_MOVES_AT_END = 8, 4
 #: Minimum distance of a diverging coordinate: a factor of e³ for the logarithm of a scale.
 LONG_WAY = 3.0

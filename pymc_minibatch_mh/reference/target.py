@@ -88,7 +88,7 @@ class Target:
 
     @cached_property
     def n_elements(self) -> int:
-        """Number of coordinates that data index, such as group effects."""
+        """Number of coordinates that data select by an index, such as group effects."""
         if isinstance(self.row_functions, BoundsError):
             return 0
         return len(indexed_coordinates(predictor_forms(self.row_functions)))
@@ -151,7 +151,7 @@ class Target:
     def _search_mode(
         self, near: np.ndarray, start: np.ndarray, rng: np.random.Generator, tolerance: float
     ) -> Mode:
-        """Mode by a search from `start`, which is `near` in the coordinates of the search."""
+        """Mode by a search from `start`: position `near` in the coordinates of the search."""
         names = self.factorization.coordinate_names
         arguments = self._searched_density, start, self.inverse_temperature, names, rng
         if self.taylor_order == 0:
