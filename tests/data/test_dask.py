@@ -175,7 +175,7 @@ def test_chunks_begin_where_blocks_of_a_cluster_do(monkeypatch, cuts, whole, end
 def test_few_rows_travel_to_this_process(client, sizes, monkeypatch):
     sizes.clear()
     monkeypatch.setattr(target, "CHECK_ROWS", 100)
-    monkeypatch.setattr(bound_check, "CHANGES", 100)
+    monkeypatch.setattr(bound_check, "MAX_CHANGES", 100)
     step = built(on_dask())
     assert sum(sizes) < N / 5
     sizes.clear()

@@ -3,6 +3,7 @@
 The modules are imported here under names of their own, apart from those that pytest collects.
 """
 
+from collections import Counter
 from functools import cache
 from importlib import import_module
 from inspect import isfunction
@@ -70,6 +71,13 @@ def rows_of(mark):
             case_id = "-".join(_id_of(name, value, ids, number) for name, value in parts)
         slow = any(mark.name == "slow" for mark in (case.marks if param else ()))
         rows.append((case_id, dict(zip(names, values, strict=True)), slow))
+    # As pytest does, where ids of several rows are the same, such as those of lambdas.
+    known, seen = Counter(case_id for case_id, _, _ in rows), Counter()
+    for k, (case_id, *rest) in enumerate(rows):
+        if known[case_id] > 1:
+            suffix = "_" if case_id[-1:].isdigit() else ""
+            rows[k] = (f"{case_id}{suffix}{seen[case_id]}", *rest)
+            seen[case_id] += 1
     return rows
 
 

@@ -38,7 +38,7 @@ def small_blocks():
         for room in (full_data, block_bounds):
             patch.setattr(room, "BLOCK_ROWS", 8_192)
         patch.setattr(target, "CHECK_ROWS", 100)
-        patch.setattr(bound_check, "CHANGES", 5_000)
+        patch.setattr(bound_check, "MAX_CHANGES", 5_000)
         yield
 
 

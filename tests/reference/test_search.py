@@ -320,11 +320,12 @@ def test_a_coordinate_that_runs_away_ends_the_search(rng, told, define, found, e
     assert np.diff([*starts, len(told)]).max() <= newton.MAX_STEPS - early
 
 
-def test_an_exact_fit_has_no_mode_though_residuals_are_rounded():
-    x = np.random.default_rng(5).standard_normal(N)
+@pytest.mark.parametrize("seed", [1, 3])
+def test_an_exact_fit_has_no_mode_though_residuals_are_rounded(seed):
+    x = np.random.default_rng(seed).standard_normal(N)
     with pm.Model() as model:
         line = pm.Normal("a", 0.0, 5.0) + pm.Normal("b", 0.0, 5.0) * x
-        pm.Normal("y", line, pm.HalfNormal("s", 1.0), observed=0.1 + 0.3 * x)
+        pm.Normal("y", line, pm.HalfNormal("s", 1.0), observed=30.0 + 0.3 * x)
     with pytest.raises(ModeError, match=r"^'s_log__' runs away.*nowhere beyond.*model fits"):
         searched(model)
 

@@ -222,7 +222,7 @@ def test_generators_of_numpy_go_on(prepared, tmp_path, name):
 
 def test_other_settings_of_a_run_are_refused(prepared, tmp_path):
     step, folder = begun_run(prepared, tmp_path)
-    for name, value in (("tune", 20), ("chains", 3), ("discard_tuned_samples", True)):
+    for name, value in (("discard_tuned_samples", True), ("tune", 20), ("chains", 3)):
         with pytest.raises(SettingError, match=f"^{name}={value} is not that of the run in "):
             resumed(step, folder, **{name: value})
     point = {"level": 0.01, "slope": 0.02}

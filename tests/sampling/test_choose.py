@@ -129,7 +129,7 @@ def test_an_approximate_step_is_taken_where_exactness_is_dear(of_tuna, monkeypat
     assert "would evaluate 24% of the observations" in choice.why_not_exact
 
 
-def test_the_exact_step_stays_where_the_approximate_one_is_slower(of_tuna, monkeypatch):
+def test_the_exact_step_stays_where_the_approximate_one_is_slower(model_of, monkeypatch):
     summarize = forecast.summarize_pilots
 
     def dear(step, *arguments):
@@ -137,7 +137,7 @@ def test_the_exact_step_stays_where_the_approximate_one_is_slower(of_tuna, monke
         return choose.replace(found, rows_per_update=0.4 * N, ess_per_second_in_blocks=1e4)
 
     monkeypatch.setattr(forecast, "summarize_pilots", dear)
-    assert isinstance(choose.choose_step(of_tuna).step, TunaMH)
+    assert isinstance(choose.choose_step(model_of("logistic")).step, TunaMH)
 
 
 def test_a_model_for_nuts_is_refused_with_the_line_to_type(monkeypatch):

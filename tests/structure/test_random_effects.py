@@ -139,6 +139,12 @@ def by_a_root():
     normal(effect[GROUP, 0] + effect[GROUP, 1] * X)
 
 
+def by_a_product():
+    effect = pm.Normal("effect", 0.0, 1.0, shape=(2, G))
+    pm.Potential("pairs", -pt.sum(pt.dot(np.array([[1.0, 0.5], [0.0, 1.0]]), effect) ** 2))
+    normal(effect[0][GROUP] + effect[1][GROUP] * X)
+
+
 def both_levels():
     """Rows read regions, and the towns that are around them as well."""
     region = pm.Normal("region", 0.0, 1.0, shape=3)
@@ -170,6 +176,7 @@ SEPARABLE = {
     in_pairs: ("effect 12, effect 12", "", ""),
     correlated: ("effect 12, effect 12", "", "root_cholesky-cov-packed__"),
     by_a_root: ("effect 12, effect 12", "", "root_cholesky-cov-packed__"),
+    by_a_product: ("effect 12, effect 12", "", ""),
     both_levels: ("town 12, region 3", "", ""),
     over_time: ("walk 4, walk 4, walk 4", "", ""),
     smooth: ("walk 3, walk 3, walk 2, walk 2, walk 2", "", ""),

@@ -24,12 +24,14 @@ _SOURCE = Path(__file__).with_suffix(".c")
 propose, prior, differences, metric = (
     address(_SOURCE, f"toy_{name}") for name in ("propose", "prior", "differences", "metric")
 )
-ffi.cdef(
-    """typedef struct toy_jump {
-        int64_t n_states; int64_t n_weights; const double *positions; const double *weights;
-        const double *sums; const double *ratios; double *furthest;
-    } toy_jump;"""
-)
+# Mutants import this module again, and a struct is declared once.
+if "toy_jump" not in ffi.list_types()[0]:
+    ffi.cdef(
+        """typedef struct toy_jump {
+            int64_t n_states; int64_t n_weights; const double *positions; const double *weights;
+            const double *sums; const double *ratios; double *furthest;
+        } toy_jump;"""
+    )
 
 
 class Jump(NamedTuple):
