@@ -16,9 +16,9 @@ from pymc_minibatch_mh.functions.base import (
 from pymc_minibatch_mh.functions.enclosures import ALTERNATING, Shape, register_by_shape
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array
 
-# Threshold above which the asymptotic series is accurate to the last digits.
+# Threshold above which the series of ψ' is accurate to the last digits.
 _MIN_ASYMPTOTIC = 12.0
-# Bernoulli numbers B_2, B_4, ... in the asymptotic series, and threshold of x for its use.
+# Bernoulli numbers B_2, B_4, ... of the series of other functions, and its threshold.
 BERNOULLI = np.array([1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510])
 ASYMPTOTIC = 20.0
 
