@@ -408,6 +408,8 @@ def _split_choice(exprs: ExprGraph, choice: Expr, infinity: float) -> _FinitePar
     (yes, has_yes), (no, has_no) = (_split_infinite(exprs, x, infinity) for x in branches)
     if constant_value(has_yes) and constant_value(has_no):
         return choice, has_yes
+    if has_yes is has_no:
+        return switch_expr(exprs, condition, yes, no), has_yes
     fails = simplify_logic(exprs, scalar.invert, (condition,))
     taken = [
         simplify_logic(exprs, scalar.and_, pair) for pair in ((condition, has_yes), (fails, has_no))

@@ -312,6 +312,19 @@ def test_a_sum_of_logarithms_may_have_impossible_parts(order):
     np.testing.assert_allclose(found, np.logaddexp.reduce(plain), rtol=1e-9)
 
 
+def test_branches_that_are_possible_together_keep_their_condition():
+    """A condition of data alone, whatever the branch is chosen by: its bounds are tight."""
+    exprs = ExprGraph()
+    f = Builder(exprs, simplify.apply_operation)
+    u, v, x = exprs.coordinate(0), exprs.coordinate(1), exprs.data(0, ())
+    branches = [f.switch(f.gt(x, 0.0), one, -np.inf) for one in (f.mul(x, u), f.exp(v))]
+    choice = f.switch(f.gt(f.exp(u), 1.0), *branches)
+    total = simplify.log_of_sum(exprs, [choice])
+    assert total.inputs[0].is_data
+    plain = value_of(choice, POSITION, COLUMNS)
+    np.testing.assert_array_equal(value_of(total, POSITION, COLUMNS), plain)
+
+
 def test_impossible_data_have_no_weight():
     exprs = ExprGraph()
     u, x = exprs.coordinate(0), exprs.data(0, ())
