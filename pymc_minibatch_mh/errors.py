@@ -42,5 +42,5 @@ class SourceError(MinibatchError):
 
 
 def refusal_message(variable: str, cause: str, fix: str) -> UnsupportedModelError:
-    """Error for an unsupported likelihood, from a clause on its cause and a remedy."""
+    """UnsupportedModelError of a variable, with the cause as a clause and the remedy `fix`."""
     return UnsupportedModelError(f"{variable!r} {cause}, so it cannot be subsampled. {fix}")

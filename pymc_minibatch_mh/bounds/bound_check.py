@@ -63,7 +63,7 @@ def spread_of(
 
 #: Seed of all preparations, so that equal models are prepared alike.
 PREPARATION_SEED = 20_170_808
-#: Size of an audit: maximum number of proposals; maximum number of row changes (derived bounds).
+#: Maximum number of proposals in an audit; maximum number of rows that it evaluates, if limited.
 MAX_MOVES = 4
 MAX_CHANGES = 1_000_000
 #: Number of rows per chunk of an audit.

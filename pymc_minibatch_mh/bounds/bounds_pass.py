@@ -244,7 +244,7 @@ class BoundsPass(RowPass):
         radii: Sequence[float],
         plans: Sequence[Sequence[Sequence[int]]],
     ) -> Tables:
-        """Bounds of all rows over regions, with interval pieces `plans` per region and term."""
+        """Bounds tables of all rows; `plans`: numbers of interval pieces by region and term."""
         # Bounds c_i and c̃_i of all rows over every region.
         found = np.empty((len(radii), 2, self._n_rows), dtype=np.float32)
         self._fill_rows(found, partial(self._bound_pairs, radii, plans))

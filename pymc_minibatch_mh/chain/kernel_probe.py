@@ -175,7 +175,7 @@ class Probe:
         return (-1, math.nan) if best < 0 else (best, m)
 
     def _repeat_decisions(self, move: ProposedMove, repetitions: int) -> np.ndarray | None:
-        """Sums and minimum over repeated decisions, shape (4,); None after a violated bound."""
+        """Sums of p, p² and n, and minimum n, over tests of n rows; None after a violated bound."""
         by_verdict = not self._chain.program.method.returns_probability
         self._chain.set_current_move(move.position, move.new)
         outcomes = np.array([0.0, 0.0, 0.0, np.inf])

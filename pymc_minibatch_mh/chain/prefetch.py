@@ -128,7 +128,7 @@ class Prefetcher:
         self._draw_ahead(table, number + 1)
 
     def _put_supply(self, table: int, number: int) -> int:
-        """Overwrite a table's older supply by the one with `number`; return its first slot."""
+        """Replace the older of a table's two supplies by supply `number`; return its first slot."""
         draw = self._draw_ahead(table, number)
         # A failed supply is drawn again at the next request.
         del self._fetching[table, number]

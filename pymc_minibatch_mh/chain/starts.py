@@ -60,7 +60,7 @@ def perturbed_start(
 
 
 def check_start(chain: Chain) -> StartOutcome:
-    """Perturb a start whose scale collapses, or let the chain wait; None for neither.
+    """Perturb a start at which a scale collapses, or let the chain wait; None if neither is needed.
 
     If all effects of a hierarchy equal their location, as at PyMC's default start, the density of
     the scale given the effects has no integral at zero, and updates of the scale alone diverge. A

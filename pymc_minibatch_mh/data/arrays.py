@@ -131,7 +131,7 @@ class ArrayRows:
         return ()
 
     def map_blocks(self, work: Any, blocks: Sequence["RowBlock"]) -> Generator[Any]:
-        """Yield the result of each block's function on its rows, in order, from threads."""
+        """Apply each block's function to its rows in threads; yield the results in order."""
 
         def compute_block(block: RowBlock) -> Any:
             rows, call = block
@@ -151,7 +151,7 @@ class ArrayRows:
         return ""
 
 
-#: Row numbers, and a function to call with (shared work, rows in memory, row numbers in memory).
+#: Row numbers of a block, and a function of (shared work, rows in memory, row numbers in memory).
 RowBlock = tuple[slice | np.ndarray, Callable[[Any, ArrayRows, np.ndarray], Any]]
 
 #: Supported types of stored numbers; compiled code identifies them by their positions (forms.c).

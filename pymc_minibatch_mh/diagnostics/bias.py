@@ -390,7 +390,7 @@ def log_density_drift(pairs: xr.Dataset, exact: bool) -> float:
 
 
 def _errors_of_shares(pairs: xr.Dataset) -> list[np.ndarray]:
-    """Errors of the shares a/(a + a') relative to σ(Δ), and their Monte Carlo standard errors."""
+    """Errors a/(a + a') - σ(Δ), 0 if a + a' = 0, and their Monte Carlo standard errors."""
     both = pairs["acceptance"] + pairs["acceptance_back"].fillna(0.0)
     errors = [pairs[name] / both for name in ("acceptance_error", "acceptance_error_mcse")]
     return [np.nan_to_num(one.to_numpy(), posinf=0.0, neginf=0.0) for one in errors]

@@ -218,7 +218,7 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """The six lines for notebooks, and the details, which unfold."""
+        """HTML for notebooks: the six-line summary, and details that can be unfolded."""
         unfolds = f"<details><summary>Details</summary>{self.details._repr_html_()}</details>"
         return self._summary_lines()._repr_html_() + unfolds
 

@@ -33,7 +33,7 @@ PILOTS, MIN_PILOTS, MAX_PILOT_SECONDS = 4, 2, 4.0
 #: Further draws per pilot, in blocks: minimum, maximum, and seconds after which no block starts.
 #: The number of draws doubles with each block, so that timing rarely changes a figure.
 MIN_IN_BLOCKS, MAX_IN_BLOCKS, MAX_BLOCK_SECONDS = 128, 32_768, 0.6
-#: Stated times are those of this number of effective draws, after this number of warm-up draws.
+#: Forecast times are for this many effective draws, after this many warm-up draws.
 EFFECTIVE, WARM_UP = 1_000, 1_000
 
 
@@ -194,7 +194,7 @@ class Memory(NamedTuple):
     data: int
     tables: int
     sums: int
-    #: Whether the data are those of Rows(...), which stay in their files.
+    #: Whether the data come from Rows(...) and stay in their files.
     stored: bool = False
 
     def describe(self) -> str:
@@ -380,11 +380,11 @@ GRADIENTS_FOR_RADON = 119.0
 NO_GRADIENT = (NotImplementedError, NullTypeGradError)
 #: Timed gradients: minimum and maximum number, and seconds after which timing may stop.
 MIN_TIMED, MAX_TIMED, TIMED_SECONDS = 3, 500, 0.5
-#: `NUTPIE`: call that runs NUTS by nutpie. `NUTS`, `WITHOUT_NUTS`: samplers of PyMC to recommend.
+#: `NUTPIE`: call that runs NUTS through nutpie. `NUTS`, `WITHOUT_NUTS`: names of PyMC's samplers.
 NUTPIE = 'pm.sample(nuts_sampler="nutpie")'
 NUTS, WITHOUT_NUTS = "pm.NUTS", "pm.sample() with the steps that PyMC assigns"
 
-#: Posterior covariance; "effects" stands for a model with hundreds of effects, None for unknown.
+#: Posterior covariance; "effects" if left out because of hundreds of effects; None if unknown.
 type Covariance = np.ndarray | Literal["effects"] | None
 
 

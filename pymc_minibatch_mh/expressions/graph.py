@@ -253,7 +253,7 @@ class ExprGraph:
         monomials = [*(t.monomial for t in affine.terms), *(others for _, others in summands)]
         common = reduce(common_values, monomials) if all(monomials) else ()
         number = affine.terms[0].factor
-        # No factor can be taken out if a coordinate stands for its logarithm.
+        # Keep the factors if a coordinate is the logarithm of a variable: division would change it.
         if any(k in self.logs for t in affine.terms for k in coordinates_at(t.place)):
             common, number = (), 1.0
 
@@ -288,7 +288,7 @@ class ExprGraph:
         return expr
 
     def _summands_of_data(self, data: Expr) -> list[tuple[float, tuple[Expr, ...]]]:
-        """Summands of data, each as a number times other factors."""
+        """Summands of a data expression, each as (constant factor, other factors)."""
         # Sums in small types are not split, because they may overflow when reordered.
         is_sum = isinstance(data, Apply) and isinstance(data.op, scalar.Add) and data.dtype == REAL
         return [
@@ -296,7 +296,7 @@ class ExprGraph:
         ]
 
     def as_product(self, data: Expr) -> tuple[float, tuple[Expr, ...]]:
-        """Number and other factors of a product of data."""
+        """Constant factor and other factors of a product of data."""
         if isinstance(data, Constant):
             return float(data.value), ()
         # Products in small types are not split, because they may overflow when reordered.

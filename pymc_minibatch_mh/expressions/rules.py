@@ -564,7 +564,7 @@ def switch_expr(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> E
 
 
 def _is_limit(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> bool:
-    """Whether a switch is 0 where x = y, else a multiple of x - y, so that it is not needed."""
+    """Whether a switch is redundant: 0 at x = y, and otherwise a multiple of x - y."""
     pair = equality_sides(condition)
     if pair is None or constant_value(left) != 0.0:
         return False

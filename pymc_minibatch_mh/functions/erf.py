@@ -38,7 +38,7 @@ _SLOPES_OF_ERF = (
 )
 # Threshold above which closed forms cancel, and depth of the continued fraction used there.
 TAIL_START, _DEPTH = 1.5, 70
-# Limits of x: exp(-x²) underflows below LEFT; decaying terms are below the slack above RIGHT.
+# Below LEFT, exp(-x²) underflows. Above RIGHT, decaying terms are below the allowed rounding.
 LEFT, RIGHT = -40.0, 1e150
 
 

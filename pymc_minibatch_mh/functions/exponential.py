@@ -17,7 +17,7 @@ from pymc_minibatch_mh.functions.enclosures import (
 )
 from pymc_minibatch_mh.functions.interval import Array, Interval
 
-# Larger steps: subtract function values. `_FAR` is for exp, `_FAR_APART` (before + after) for log.
+# For steps above these, subtract values: `_FAR` for exp, `_FAR_APART` (before + after) for log.
 _FAR, _FAR_APART = 1.0, 0.5
 _LOG_2 = float(np.log(2.0))
 _LOGARITHM = (Shape(), *ALTERNATING)

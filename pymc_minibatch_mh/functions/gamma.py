@@ -67,7 +67,7 @@ def polygamma(order, x):
         x += 1.0
     total += factor / order / x**order + 0.5 * factor / x ** (order + 1)
     for k in range(BERNOULLI.size):
-        # Factor (2k + order - 1)! / (2k)! of the series, whose k is the k of this loop plus 1.
+        # Factor (2m + order - 1)! / (2m)! of term m = k + 1 of the series.
         rising = 1.0
         for j in range(3, order + 2):
             rising *= 2.0 * k + j

@@ -170,7 +170,7 @@ def _enclose_gamma_rise(op: object, u: Interval, order: int, y: Array, z: Array)
 
 
 def _enclose_whole_number(u: Interval, low: Array, steps: Array, order: int) -> list[Interval]:
-    """Enclose Σ log(1 + j x) over `steps` numbers j from `low`, monotone and of a single sign."""
+    """Enclose Σ log(1 + j x) for `steps` values j = low, low + 1, ...: derivatives are monotone."""
     shape = np.broadcast_shapes(u.shape, low.shape, steps.shape)
     if not np.isfinite(u.hi).all():
         return [Interval.whole_line(shape) for _ in range(order + 1)]

@@ -29,7 +29,7 @@ _MAX_FLOAT = np.finfo(np.float64).max
 class Interval:
     """Arrays of closed intervals with NumPy's broadcasting: ends ``lo <= hi`` of equal shape."""
 
-    # With this priority, `array * interval` calls the interval instead of looping over the array.
+    # Without ufuncs, `array * interval` calls `Interval.__rmul__`, without a loop over the array.
     __array_ufunc__ = None
 
     lo: Array

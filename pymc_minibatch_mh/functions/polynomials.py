@@ -19,7 +19,7 @@ from pymc_minibatch_mh.functions.base import rounded_sum
 
 #: Maximum number of Bernstein coefficients; a polynomial with more is bounded term by term.
 MAX_COEFFICIENTS = 2**14
-#: Maximum number of terms of a polynomial for its range.
+#: Maximum number of terms of a polynomial whose range is computed.
 MAX_TERMS = 200
 #: Relative rounding error of a model's constants, such as probabilities that should sum to one.
 RELATIVE_ROUNDING = 1e-14

@@ -323,7 +323,7 @@ def whole_entry(entry: Any, walk: Walk) -> Any:
 
 
 def _index_whole(x: Variable, source: int, entries: list, op: Op, walk: Walk) -> Variable:
-    """Index an array; MixedRowsError if this selects or reorders its observations (`source`)."""
+    """Index an array; MixedRowsError unless all observations (axis `source`) are kept in order."""
     inner = walk.rows(x, source)
     if not is_full(entries[source]):
         raise MixedRowsError(op, "a slice takes a part of the observations or reorders them")

@@ -488,7 +488,7 @@ def _shared_axes(shares: Variable) -> tuple[int, ...] | None:
     if isinstance(shares.owner_op, DimShuffle):
         inner = _shared_axes(shares.owner.inputs[0])
         order = shares.owner.op.new_order
-        # Along a dropped axis the shares have one entry, 1, so the axis can be ignored.
+        # A dropped axis has length one. Shares that sum to one along it are 1: ignore it.
         return inner and tuple(k for k, source in enumerate(order) if source in inner)
     if isinstance(shares.owner_op, AdvancedSubtensor):
         return _axes_of_taken_shares(shares)

@@ -12,7 +12,7 @@
 /* Maximum number of candidates, to limit memory; beyond it all rows are evaluated instead. */
 static const double MOST_CANDIDATES = 1e8;
 
-/* Thin a candidate that passed its thinning bound again, by its change; add it if kept. */
+/* Second thinning of a candidate, by its actual change; if kept, it adds to the log ratio. */
 static void add_thinned(const mh_iteration *on, int64_t kind, int64_t i, double *log_ratio,
                         mh_counts *counts)
 {

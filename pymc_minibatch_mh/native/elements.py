@@ -36,7 +36,7 @@ class Parts(record_of("mh_parts")):  # type: ignore[misc]
 
     @property
     def n_factors(self) -> int:
-        """Number F of grouping factors, and of common effects that data index."""
+        """Number F of factors: grouping factors, and sets of common effects that data index."""
         return self.first.size - 1
 
 

@@ -190,7 +190,7 @@ typedef struct cubes {
     double both[8], way[8], farther[8], within[8];
 } cubes;
 
-/* Add the cubes of a group effect to one lane; skip it if either end is beyond its radius. */
+/* Add cubes of an effect's values x, y and its step y - x to a SIMD lane, if within the radius. */
 static inline void add_cubes(double weight, double here, double there, double radius, cubes *sums,
                              int lane)
 {

@@ -239,7 +239,7 @@ class Arena:
         self.at = ffi.gc(made, load_library().mh_arena_free)
 
 
-#: NumPy's C functions of distributions, by the field of a generator's record for their address.
+#: NumPy's C functions that draw random numbers; keys are fields of the generator's record.
 _DISTRIBUTIONS = {
     "standard_normal": "random_standard_normal",
     "standard_exponential": "random_standard_exponential",

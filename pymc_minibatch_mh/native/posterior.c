@@ -1,4 +1,4 @@
-/* The posterior in updates: change of the control variates, and evaluation of rows. */
+/* Posterior changes in updates: of the control variates, and of evaluated rows. */
 #include "inside.h"
 
 mh_status mh_expansion_change(const mh_reference *reference, const double *position,

@@ -129,7 +129,7 @@ static double squares_along(const mh_copy *copy, const double *vector, int64_t s
     return total;
 }
 
-/* Padded length of a row with one direction: a multiple of 16, so that SIMD loops have no rest. */
+/* Length of a row with one direction, padded to a multiple of 16: SIMD loops need no remainder. */
 static int64_t length_of_line(int64_t size) { return (HEAD + size + 15) / 16 * 16; }
 
 /* Allocate a vector between zeros, which multiply the head of a packed row and its padding. */

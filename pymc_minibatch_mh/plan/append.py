@@ -19,7 +19,7 @@ from pymc_minibatch_mh.reference.target import Target
 
 #: Maximum shift of the mode in standard deviations, and fraction of new rows, to extend a plan.
 MAX_MODE_SHIFT, MAX_NEW_SHARE = 0.5, 0.25
-#: Number of evenly spaced old rows that identify the data, and of new rows with checked density.
+#: Number of old rows that are compared to identify the data, and of new rows that are evaluated.
 RECOGNITION_ROWS = 10_000
 #: Number of old rows whose bounds are checked again when a plan is extended.
 AUDITED_OLD_ROWS = 300
@@ -39,7 +39,7 @@ class NotExtendedError(Exception):
 def extended_sums(
     target: Target, found: Reference, sought: Sought, new_rows: np.ndarray
 ) -> Reference:
-    """Control variates with new rows added; NotExtendedError if too many or if the mode is far."""
+    """Control variates with new rows added; NotExtendedError if these are many or move the mode."""
     n_new, n_rows = target.source.n_rows - sought.n_rows, target.source.n_rows
     if n_new > MAX_NEW_SHARE * n_rows:
         raise NotExtendedError(f"{n_new:,} of {n_rows:,} rows are new")

@@ -92,7 +92,7 @@ class DerivedBounds(BoundSource):
 
 @dataclass(frozen=True, eq=False)
 class UserSource(BoundSource):
-    """Custom numbers for all rows, or a function that returns them for a centre."""
+    """The user's values for all rows, or a function that returns them for a centre."""
 
     value: Any
     derived = False

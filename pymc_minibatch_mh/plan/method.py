@@ -32,7 +32,7 @@ class Guarantee:
     controls: str = ""
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless exactly the approximate methods name an error in `controls`."""
+        """Raise ValueError unless approximate methods, and only these, set `controls`."""
         approximate = self.promise is Promise.APPROXIMATE
         if approximate != bool(self.controls):
             raise ValueError(

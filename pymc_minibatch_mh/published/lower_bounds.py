@@ -195,7 +195,7 @@ class LowerBounds:
 
     @cached_property
     def tables(self) -> BoundTables:
-        """Maximum decrease of each gap from the centre; other changes have no bound."""
+        """Maximum decrease of each gap: its value at the centre. Increases have no bound."""
         headers = np.array([[np.inf, CONSTANT, self.gaps.sum(dtype=np.float64)]])
         return no_tables()._replace(headers=headers, c=self.gaps[None])
 

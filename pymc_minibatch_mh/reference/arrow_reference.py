@@ -116,8 +116,8 @@ class GroupedReference(NamedTuple):
     scale_factor: np.ndarray
     #: Joint directions in e across factors, scaled to one conditional sd, shape (K, L).
     along: np.ndarray
-    #: Indices in the border of the crossed levels, for crossed factor k from `choices[k]` to
-    #: `choices[k + 1]`, and their posterior standard deviations.
+    #: Crossed levels: their indices among the common effects, factor by factor; the first of each
+    #: factor in `chosen`, and the end; their posterior standard deviations.
     chosen: np.ndarray
     choices: np.ndarray
     chosen_sd: np.ndarray

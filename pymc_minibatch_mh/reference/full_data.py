@@ -237,7 +237,7 @@ def on_all_cores(
 
 
 def _count_results(results: Generator[Any], count: int, label: str) -> Iterator[Any]:
-    """Results, with a progress line if there are several."""
+    """Yield the results; show a progress line if there are several."""
     if count == 1:
         yield from results
         return

@@ -24,8 +24,8 @@ from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_f
 from pymc_minibatch_mh.reference.newton import first_found, newton_search
 
 MAX_PASSES = 60
-#: Tolerances in standard deviations, divided by √d: `CALM` for x before the scales are updated, and
-#: `SETTLED` for final convergence (or more, if requested).
+#: Tolerances in standard deviations, divided by √d. `CALM`: of x before the scales are updated.
+#: `SETTLED`: minimum tolerance at the end of the search; a larger one may be requested.
 CALM, SETTLED = 1.0, 0.01
 #: Maximum change of a transformed scale in one iteration: a factor e^1.5 for log scales.
 REACH = 1.5

@@ -22,7 +22,7 @@ HALVINGS = 30
 HALF_WIDTH = 3**0.5
 #: Maximum reach of the search for kinks, relative to 1 + |coordinate|.
 FARTHEST = 1e6
-#: Relative size below which a coordinate's part of a jump is 0; minimum cosine of equal normals.
+#: Relative size below which an entry of a jump counts as 0; minimum |cosine| of equal normals.
 NO_PART, ONE_KINK = 1e-3, 0.999
 
 Gradient = Callable[[np.ndarray], np.ndarray]

@@ -15,7 +15,7 @@ from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.mode import Mode
 
-#: Fractions of the curvature in log κ, tried in turn: densities like exp(-κ) have none in κ itself.
+#: Fractions, tried in order, of the curvature 1/κ² of log κ: exp(-κ) has no curvature in κ itself.
 SHARES = (0.0, 0.125, 0.25, 0.5)
 #: Maximum ratio of standard deviations with a fraction of that curvature and with all of it.
 WIDER = 4.0

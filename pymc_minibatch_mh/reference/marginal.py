@@ -23,7 +23,7 @@ from pymc_minibatch_mh.reference.mode import Mode, whitening_factors
 MAX_STEPS, NEAR, MOST_HALVINGS = 30, 1e-5, 30
 #: Maximum decrease of the log-density that counts as rounding, relative to its value.
 ROUNDING = 1e-12
-#: Steps of finite differences: first differences of the precision; second ones of its volume.
+#: Steps of finite differences: first ones of the precision A; second ones of ½ log|A|.
 STEP, LONG_STEP = 1e-6, 1e-2
 #: Minimum |eigenvalue| of an indefinite precision, relative to the largest.
 LEAST = 1e-8

@@ -111,7 +111,7 @@ class _NotLinearError(Exception):
 
 
 def in_linear_coordinates(factorization: Factorization) -> Factorization:
-    """Factorization in coordinates that make observations linear, with reasons in ``refused``."""
+    """Factorization with linear predictors; ``refused`` names unchanged blocks, with reasons."""
     try:
         known = find_occurrences(lowered_rows(factorization))
     except BoundsError:

@@ -1,4 +1,4 @@
-"""Observations in the reciprocal of a shape parameter, without cancellation at zero.
+"""Log-likelihoods in the reciprocal of a shape parameter, without cancellation at zero.
 
 A negative binomial with an infinite shape is Poisson, and Student's t with infinitely many degrees
 of freedom is normal: in κ = 1/shape, or its root, the log-likelihood of an observation is smooth

@@ -358,7 +358,7 @@ def make_datatree(
 
 
 def _in_variables_of(model: pm.Model, factorization: Factorization) -> Factorization:
-    """Factorization in the model's value variables: a pickled step has copies of them."""
+    """Factorization with the model's own value variables instead of a pickled step's copies."""
     named = {str(v.name): v for v in model.value_vars}
     return replace(
         factorization,

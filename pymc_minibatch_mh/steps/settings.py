@@ -226,7 +226,7 @@ class SharedSettings(ReadingSettings):
     temperature: float | Sequence[tuple[int, float]] = setting_field(
         _check_temperature, default=1.0
     )
-    # The check replaces a step by its plan.
+    # A step is accepted, too: the check converts it to its plan.
     prepared: str | PathLike | BlockedStep | None = setting_field(
         lambda _, value: getattr(value, "plan", value), default=None, described=False
     )

@@ -116,7 +116,7 @@ def _independent_basis(
 
 
 def _combination_weights(basis: np.ndarray, row: np.ndarray) -> np.ndarray | None:
-    """Weights that combine the basis to `row`, or None if it is independent of the basis."""
+    """Weights of `row` as a linear combination of the basis; None if they are independent."""
     weights = np.linalg.lstsq(basis.T, row, rcond=None)[0]
     # Sums and differences have weights that are simple fractions: remove rounding errors.
     simple = np.round(weights * 720720.0) / 720720.0

@@ -212,7 +212,7 @@ def _product_occurrences(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurr
 
 
 def _outside_factors(expr: Expr, factors: Sequence[PositionFactor]) -> frozenset[int]:
-    """Coordinates of factors that multiply a function of one coordinate; otherwise empty."""
+    """Coordinates of the factors that multiply `expr`; empty unless it has a single coordinate."""
     forms = affines_in(expr)
     if len(forms) != 1 or len(forms[0].terms) != 1:
         return frozenset()
@@ -228,7 +228,7 @@ def _common_index(expr: Expr) -> set[tuple[Expr, int]]:
 
 
 def _function_index(expr: Expr) -> tuple[Expr, int] | None:
-    """Index and size shared by all coordinates of a function of entries; None if they differ."""
+    """Index and size shared by all indexed coordinates of an expression; None if they differ."""
     found = [_common_index(x) for x in affines_in(expr)]
     alike = bool(found) and all(len(x) == 1 and x == found[0] for x in found)
     return next(iter(found[0])) if alike and as_factor(expr, 0) is not None else None
@@ -240,7 +240,7 @@ def _first_coordinates(chosen: Sequence[Expr]) -> frozenset[int]:
 
 
 def _data_factors(expr: Expr) -> set[Expr]:
-    """Factors of a product of data, without its numbers."""
+    """Factors of a product of data, without constants."""
     if isinstance(expr, Constant):
         return set()
     if is_a(expr, scalar.Mul):

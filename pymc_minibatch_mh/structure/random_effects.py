@@ -396,7 +396,7 @@ class _LevelLabels:
         return np.broadcast_to(self._combine_labels(node, [lines, columns]), output)
 
     def _of_batches(self, node: Apply, labels: Sequence[np.ndarray]) -> np.ndarray:
-        """Labels of an operation on the last axes, computed for each batch entry."""
+        """Level labels of a batched operation: all output entries of a batch element share one."""
         output, n_batch = np.shape(self._data_of(node.outputs[0])), node.op.batch_ndim(node)
         own = [self._reduce_labels(node, x, tuple(range(n_batch, x.ndim))) for x in labels]
         combined = self._combine_labels(node, own)

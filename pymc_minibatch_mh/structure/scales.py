@@ -117,6 +117,6 @@ class _SlopeProbe:
 
 def _slopes_differ(changes: np.ndarray, ends: Sequence[np.ndarray], chosen: np.ndarray) -> bool:
     size = np.sum(np.abs(ends), axis=0)
-    # Non-finite slopes beyond the two points do not prove a difference.
+    # Non-finite slopes count as equal: comparisons with NaN are false.
     with np.errstate(invalid="ignore"):
         return bool((np.abs(changes) > MIN_SLOPE_CHANGE * size)[chosen].any())
