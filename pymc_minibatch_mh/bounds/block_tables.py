@@ -31,7 +31,7 @@ MOST_FETCHED = 262_144
 
 
 def _on_block(asked: Any, bounds: "BlockBounds", block: ArrayRows, numbers: np.ndarray) -> Any:
-    """Call `asked(bounds, data)` for rows `numbers` of a block, where the block is stored."""
+    """Call `asked(bounds, data)` in the process that stores a block, for its rows `numbers`."""
     function = with_rows(bounds.function, block)
     return asked(bounds.of_functions([function]), RowData(function, numbers))
 
@@ -233,7 +233,7 @@ ROUNDING = 1e-6
 
 
 class Regions(NamedTuple):
-    """Trust regions: radii, interval pieces per term, and (region, bound, kind) of each table."""
+    """Trust regions: radii, numbers of pieces per term, and (region, bound, kind) per table."""
 
     radii: Sequence[float]
     plans: Sequence[Sequence[Sequence[int]]]

@@ -251,7 +251,7 @@ SEVERAL = 3
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Radius of a trust region, derivative order, pieces of each predictor's interval, and β."""
+    """Trust region: radius, derivative order, number of pieces per predictor's interval, and β."""
 
     radius: float
     order: int

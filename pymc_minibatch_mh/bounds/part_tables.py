@@ -145,7 +145,7 @@ class _RowBounds:
         self._pieces = [self._worthwhile_pieces(k) for k in range(len(functions))]
 
     def _worthwhile_pieces(self, term: int) -> Sequence[int]:
-        """Number of pieces of each linear predictor's interval, chosen by a few rows of a term."""
+        """Number of pieces of each linear predictor's interval, chosen on a few rows of a term."""
         read = next(one for one in self._rows.read_chunks if one.term == term)
         some = np.unique(np.linspace(0, read.border.shape[1] - 1, TRIAL_ROWS).astype(np.int64))
         total = cache(partial(self._typical_total, read, some))

@@ -83,7 +83,7 @@ def branches_by_data(
 
 
 def cut_interval(box: Interval, count: int, *, without_end: bool = False) -> list[Interval]:
-    """Pieces of intervals; with `without_end`, infinite intervals are cut at logistic quantiles."""
+    """Cut intervals into `count` pieces; infinite ones, if `without_end`, at logistic quantiles."""
     finite = np.isfinite(box.lo) & np.isfinite(box.hi)
     if count == 1 or not (without_end or finite.all()):
         return [box]

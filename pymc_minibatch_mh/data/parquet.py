@@ -311,7 +311,7 @@ def _type_of(schema: pa.Schema, name: str, path: str = "the first file") -> pa.D
 
 
 def _entry_type(dtype: pa.DataType) -> pa.DataType:
-    """Type of a column's numbers; for lists, the type of their entries."""
+    """Type of a column's entries; for a column of lists, the type of the lists' entries."""
     return dtype.value_type if pa.types.is_fixed_size_list(dtype) else dtype
 
 

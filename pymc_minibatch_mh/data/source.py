@@ -71,7 +71,7 @@ class Workers(Protocol):
         """
 
 
-#: Row numbers in ascending order, and a function to call with (shared work, arrays of these rows).
+#: Ascending row numbers of a block, and a function of (shared work, arrays of these rows).
 Block = tuple[slice | np.ndarray, Callable[[Any, Mapping[str, np.ndarray]], Any]]
 
 
@@ -348,7 +348,7 @@ class EvenRows(StoredPool):
     def draw(self, table: int, rng: np.random.Generator, count: int) -> SampledRows:
         """Sample rows with replacement, and read them."""
         numbers = rng.integers(0, self.n_rows - self.heavy.size, count)
-        # `numbers` do not count influential rows: add the number of `heavy` rows before each.
+        # `numbers` skip influential rows: add the number of `heavy` rows before each.
         before = self.heavy - np.arange(self.heavy.size)
         rows = numbers + np.searchsorted(before, numbers, side="right")
         order = np.argsort(rows, kind="stable")

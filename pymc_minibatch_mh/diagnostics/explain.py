@@ -434,7 +434,7 @@ def _explain_guarantee(step: MinibatchStep, certified: bool) -> str:
 
 
 def _hyperparameters_first(step: MinibatchStep, model: pm.Model) -> tuple[str, ...]:
-    """Hyperparameters that the proposal draws first; all others are drawn conditionally on them."""
+    """Hyperparameters that the proposal draws first; all others are drawn given these."""
     drawn = step.program.sampler.scales(step.plan)
     coordinates = step.target.factorization.coordinate_names
     values = {coordinates[k].partition("[")[0] for k in drawn}

@@ -490,7 +490,7 @@ def gradients_by_rule(covariance: Covariance) -> tuple[float, float]:
 def seconds_per_call(
     function: Callable[[np.ndarray], object], position: np.ndarray
 ) -> tuple[float, float]:
-    """Time of a function's first call, which compiles it, and the shortest of others, on one core.
+    """Seconds of a function's first call, which compiles it, and of its fastest other call.
 
     The shortest time excludes the load of a busy machine, to the advantage of NUTS.
     """

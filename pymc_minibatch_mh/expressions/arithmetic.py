@@ -136,7 +136,7 @@ def _simplify_equality(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) 
 
 
 def equality_sides(condition: Expr) -> tuple[Expr, ...] | None:
-    """Both sides of a condition that is an equality, or None."""
+    """Both sides of an equality; None for any other condition."""
     if is_a(condition, scalar.AND):
         at_least, at_most = condition.inputs
         orders = is_a(at_least, scalar.GE) and is_a(at_most, scalar.LE)

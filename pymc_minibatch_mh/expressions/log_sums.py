@@ -54,7 +54,7 @@ class NonlinearParts:
 
 
 def nonlinear_parts(exprs: ExprGraph, root: Expr) -> NonlinearParts:
-    """Sort the nonlinear summands of a log-likelihood into log-sums and others."""
+    """Split the nonlinear summands of a log-likelihood into log-sums and other functions."""
     known: dict[Expr, tuple[LinearFunction, ...] | None] = {}
     factors: dict[Expr, list[Product]] = {}
     others: list[Expr] = []
@@ -155,7 +155,7 @@ def _linear_terms(core: Expr) -> tuple[LinearFunction, ...] | None:
 
 
 def _split_data(expr: Expr) -> tuple[Product, Expr | None]:
-    """Data factors of a product, and its other factor; None instead if there are several others."""
+    """Data factors of a product, and its only non-data factor (None if there are several)."""
     factors = product_factors(expr)
     others = [x for x in factors if not x.is_data]
     return tuple(x for x in factors if x.is_data), others[0] if len(others) == 1 else None

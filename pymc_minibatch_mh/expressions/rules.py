@@ -224,7 +224,7 @@ def _log_of_probability(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
 
 
 def _as_probability(exprs: ExprGraph, x: Expr) -> Probability | None:
-    """Multiple of a probability: factor, log-probability and log-complement; None for others."""
+    """Expression as factor × probability, with the log-complement; None if this is impossible."""
     if x in exprs.shares:
         return Probability(1.0, *exprs.shares[x])
     exponential = is_a(x, scalar.Exp) and (

@@ -32,7 +32,7 @@ MAX_PRODUCTS = 64
 
 @dataclass(frozen=True)
 class Probability:
-    """Multiple `factor` of the probability exp(`log`), which sums to one with all exp(`others`)."""
+    """Probability exp(`log`), times `factor`; exp(`log`) and all exp(`others`) sum to one."""
 
     factor: float
     log: Expr

@@ -41,7 +41,7 @@ class Interval:
 
     @staticmethod
     def point(x: ArrayLike) -> Interval:
-        """Degenerate intervals of single numbers; NaN becomes the unbounded interval."""
+        """Intervals [x, x]; NaN becomes the unbounded interval."""
         x = np.asarray(x, dtype=np.float64)
         unknown = np.isnan(x)
         if unknown.any():

@@ -27,7 +27,7 @@ RELATIVE_ROUNDING = 1e-14
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers between two ends; open ends are excluded."""
+    """Interval from `low` to `high`, without ends that are open."""
 
     low: float = -inf
     high: float = inf
@@ -113,7 +113,7 @@ def sum_of_parts(parts: Sequence[Polynomial | None]) -> Polynomial | None:
 
 
 def product_of_parts(parts: Iterable[Polynomial | None]) -> Polynomial | None:
-    """Product of polynomials, or None if a part is unknown or terms are too many."""
+    """Product of polynomials; None if a factor is unknown or the product has too many terms."""
     product = constant_polynomial(1.0)
     for part in parts:
         if part is None or len(product) * len(part) > MAX_TERMS:

@@ -174,7 +174,7 @@ class Ranges:
         return self._unknowns[key]
 
     def _tensor_number(self, variable: Variable) -> int:
-        """Number of a tensor; equal computations get equal numbers."""
+        """Identifier of a tensor; tensors from equal computations have equal identifiers."""
         for number, known in enumerate(self._tensors):
             if known is variable or _are_same_computation(known, variable):
                 return number
@@ -244,7 +244,7 @@ class Ranges:
     def _weighted_mean(
         self, share: Unknown, others: Sequence[Unknown], along: frozenset[Hashable]
     ) -> Polynomial | None:
-        """Mean of the product of `others`, weighted by shares of sum one; None if unbounded."""
+        """Mean of the product of `others`, weighted by shares with sum one; None if unbounded."""
         if not others:
             return constant_polynomial(1.0)
         if not all(u.has_bound for u in others):
@@ -346,7 +346,7 @@ def _are_same_computation(one: Variable, other: Variable) -> bool:
 
 
 def _as_view(variable: Variable, labels: Sequence[Hashable]) -> View:
-    """Labels of the axes along which a tensor has several entries, None for other axes."""
+    """Labels of a tensor's axes, with None in place of labels of axes of length one."""
     single = getattr(variable.type, "broadcastable", ())
     return tuple(None if one else label for one, label in zip(single, labels, strict=True))
 
@@ -362,7 +362,7 @@ def _constant_array(variable: Variable) -> Any:
 
 
 def _affine_fit(x: Variable, y: Variable) -> tuple[float, float] | None:
-    """Coefficients a and b of data y = a + b x, or None."""
+    """Coefficients a and b if data satisfy y = a + b x; None if they do not."""
     if not (_is_data(x) and x.type.ndim == y.type.ndim):
         return None
     one, other = (_constant_array(data).astype(np.float64) for data in (x, y))

@@ -265,7 +265,7 @@ def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Lik
 
 
 def _axis_of_logp(value: Variable, logp: Variable, axis: int) -> int | None:
-    """Observation axis of the log-likelihood, or None if it was summed over."""
+    """Observation axis of the log-likelihood; None if observations were summed."""
     if not has_dims(logp):
         # A multivariate observation lies on the last axes, which its log-density lacks.
         return axis if axis < logp.type.ndim else None

@@ -51,8 +51,8 @@ class BoundTables(NamedTuple):
     aliases: np.ndarray
     #: A custom metric M (``mh_metric``), for tables of the kind GIVEN.
     metric: Any = None
-    #: Influential observations, which are always evaluated: totals and alias tables cover the
-    #: others. Tests without bounds may have them too.
+    #: Influential observations, which are always evaluated: totals and alias tables cover the rest
+    #: of the data. Tests without bounds may have influential observations too.
     heavy: np.ndarray = NO_ROWS
     #: Orthonormal basis of the null space of the likelihood. If directions are known by groups of
     #: observations instead: `shared` by all groups and `own` ones; M is the largest over groups.

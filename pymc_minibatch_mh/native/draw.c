@@ -8,7 +8,7 @@
 
 /* ---- Sampling with replacement, in proportion to weights. ---- */
 
-/* Fill entries below 1 with the excess of entries above 1; update the numbers of both. */
+/* Fill entries below 1 with the excess of entries above 1; update the counts of both kinds. */
 static void share_out(double *thresholds, int32_t *aliases, int32_t *small, int64_t *n_small,
                       const int32_t *large, int64_t *n_large)
 {
@@ -191,7 +191,7 @@ void mh_arrange(const mh_rows *rows, const int64_t *drawn, int64_t n, int64_t *n
     }
 }
 
-/* Write the numbers within terms of the consecutive rows first, ..., last - 1. */
+/* Convert the consecutive rows first, ..., last - 1 to row numbers within their terms. */
 void mh_arrange_block(const mh_rows *rows, int64_t first, int64_t last, int64_t *numbers,
                       int64_t *ends)
 {

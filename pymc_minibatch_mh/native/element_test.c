@@ -66,7 +66,7 @@ static mh_status list_outside(const mh_iteration *on, int64_t **rows, int64_t *n
     MH_NEED(*rows);
     for (int64_t k = 0; k < on->outside[0]; k++)
         for (int64_t j = starts[outside[k]]; j < starts[outside[k] + 1]; j++)
-            /* A row with two such effects is listed once, for the first of the two factors. */
+            /* List a row with two such effects once, at the first of their factors. */
             if (mh_first_outside(parts, &on->ends, parts->rows[j]) == outside[k])
                 (*rows)[(*n)++] = parts->rows[j];
     return MH_OK;

@@ -211,7 +211,7 @@ static void follow(const mh_firefly_test *test, const double *position, int64_t 
     mh_copy_to(test->brightness.at, position, size);
 }
 
-/* Find the bounds table and M of each position, those of a proposal from the centre to it. */
+/* Find the bounds table and M of each position, as of a proposal from the centre to it. */
 static mh_status find_places(mh_chain *chain, mh_place *here, mh_place *there)
 {
     const mh_posterior *posterior = &chain->posterior;

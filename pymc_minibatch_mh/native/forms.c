@@ -44,7 +44,7 @@ static double product_of(const mh_leaf *leaves, int64_t n, double factor, int64_
     return factor;
 }
 
-/* Prefetch `count` numbers; the last one again, because it may be in the next cache line. */
+/* Prefetch `count` numbers, and separately the last one, which may be in a further cache line. */
 static void ask_for(const char *start, int64_t entry_stride, int64_t count)
 {
     const int64_t bytes = entry_stride < 0 ? -entry_stride : entry_stride;

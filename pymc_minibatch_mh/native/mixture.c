@@ -59,7 +59,7 @@ double mh_normal_above(double bound, const mh_generator *rng)
     }
 }
 
-/* Draw a component: 0 is the walk (rho = 1), others are Laplace proposals; write rho and scale. */
+/* Draw a component, 0 for the walk (rho = 1), else a Laplace proposal; write rho and scale. */
 static int64_t draw_component(const mh_mixture *mixture, const mh_generator *rng, double *rho,
                               double *scale)
 {

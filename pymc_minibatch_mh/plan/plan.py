@@ -145,7 +145,7 @@ class Plan(ABC):
 
     @property
     def bounds(self) -> AnyTables | PartTables | None:
-        """Bounds of rows, as tables or separable; None for methods without bounds."""
+        """Bounds of rows: tables, or separable bounds; None for methods without bounds."""
         return self.tables
 
     @property

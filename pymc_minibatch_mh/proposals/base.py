@@ -76,7 +76,7 @@ class Proposal(ABC):
         return
 
     def scales(self, plan: Any) -> tuple[int, ...]:
-        """Coordinates that are proposed first, the others conditionally on them; default none."""
+        """Coordinates proposed first; all others are proposed given these. Default: none."""
         return ()
 
     def rows_read(self, n_rows: int) -> int:

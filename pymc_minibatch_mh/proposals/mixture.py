@@ -29,7 +29,7 @@ from pymc_minibatch_mh.proposals.walk import tune_scale
 
 
 class MixtureNumbers(NamedTuple):
-    """Adapted numbers of a mixture in a chain: ``mh_mixture``."""
+    """Adapted parameters of a chain's mixture proposal: ``mh_mixture``."""
 
     LAYOUT, propose = "mh_mixture", "mh_propose_mixture"  # type: ignore[misc]
 
@@ -47,7 +47,7 @@ class MixtureNumbers(NamedTuple):
 
 
 class LowerBoundedNumbers(NamedTuple):
-    """Numbers of a mixture, with an order of coordinates in which lower-bounded ones come first."""
+    """Parameters of a mixture that draws lower-bounded coordinates before unbounded ones."""
 
     LAYOUT, propose = "mh_bordered", "mh_propose_bordered"  # type: ignore[misc]
 
@@ -64,7 +64,7 @@ class LowerBoundedNumbers(NamedTuple):
 
 
 class GivenScalesNumbers(NamedTuple):
-    """Numbers of a mixture, with the distribution of effects given their scales."""
+    """Parameters of a mixture, and of the distribution of effects given their scales."""
 
     LAYOUT, propose = "mh_by_scales", "mh_propose_by_scales"  # type: ignore[misc]
 

@@ -38,7 +38,7 @@ REACH = 1.5
 STEP, CHANGED = 1e-4, 1e-6
 #: Minimum precision of a group effect, relative to the summed |precisions| of its rows and prior.
 LEAST = 1e-3
-#: Multiples of the diagonal that are tried in turn to make a precision positive definite.
+#: Multiples of the diagonal, tried in order, that are added until a precision is positive definite.
 RIDGES = (0.0, 1e-8, 1e-4, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 MOST_HALVINGS = 12
 #: Equidistant offsets of a coordinate, at which the log prior is tested for being quadratic.

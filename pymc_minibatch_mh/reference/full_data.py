@@ -156,7 +156,7 @@ class Spread(NamedTuple):
     row: int
 
     def merged_with(self, other: "Spread", n_top: int) -> "Spread":
-        """Spread of these rows and others, with `n_top` extremes at either end."""
+        """Merged spread of two sets of rows, with `n_top` extremes at either end."""
         moments = self.moments
         if other.moments[0]:
             moments = merge_moments(moments, other.moments)
@@ -166,7 +166,7 @@ class Spread(NamedTuple):
 
 
 class SpreadIn(NamedTuple):
-    """Request for a :class:`Spread` of rows from `first` on, of which `heavy` are influential."""
+    """Request for a :class:`Spread` of rows from `first` on; rows `heavy` are influential."""
 
     move: BoundedMove
     first: int

@@ -63,7 +63,7 @@ class Largest:
 
     @property
     def rows(self) -> np.ndarray:
-        """Numbers of the retained rows, sorted."""
+        """Row numbers of the retained rows, sorted."""
         assert self._found is not None
         return np.sort(self._found.rows)
 

@@ -223,7 +223,7 @@ class Target:
         check_factorization(density.all_densities(self.source.others), parts_at, points, names)
 
     def spread(self, most: int, first: int = 0) -> np.ndarray:
-        """Numbers of at most `most` evenly spaced rows from `first` on."""
+        """Row numbers of at most `most` evenly spaced rows, beginning with `first`."""
         last = self.source.n_rows - 1
         return np.linspace(first, last, min(most, last + 1 - first)).astype(np.int64)
 

@@ -97,7 +97,7 @@ class LinearFraction:
         return replace(self, above=(a + number * c, b + number * d))
 
     def parts_of(self, other: "LinearFraction") -> tuple[float, float] | None:
-        """Numbers k and m, if another fraction is k times this one plus m; or None."""
+        """Coefficients k and m with other = k × self + m; None if there are none."""
         (a, b), (c, d) = self.above, self.below
         determinant = a * d - b * c
         alike = (other.place, other.power, other.below) == (self.place, self.power, self.below)
@@ -328,7 +328,7 @@ class _ReciprocalRewriter:
         return None
 
     def _exponential_fraction(self, x: Expr) -> LinearFraction | None:
-        """Fraction exp(x), if x is log of a number times a power of κ, or None."""
+        """Fraction exp(x) if x is the log of a constant times a power of κ; None if not."""
         known = self._single_power(x)
         offset = constant_value(known[2]) if known else None
         if known is None or offset is None:
@@ -357,7 +357,7 @@ class _ReciprocalRewriter:
         return add_exprs(exprs, offset, multiply_exprs(exprs, slope, power))
 
     def _single_power(self, expr: Expr) -> tuple[CoordinateIndex, float, Expr] | None:
-        """Coefficient c and remainder r of c log κ + r for a single κ, or None."""
+        """Coefficient c and remainder r of c log κ + r with a single κ; None for other forms."""
         logs, rest = self._split_logs(expr)
         totals = {place: constant_value(self._sum_of(factors)) for place, factors in logs.items()}
         if len(totals) != 1:

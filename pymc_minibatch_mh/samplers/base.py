@@ -158,7 +158,7 @@ class Sampler[P: Plan](ABC):
         return 0
 
     def scales(self, plan: Plan) -> tuple[int, ...]:
-        """Coordinates that are proposed first, the others conditionally on them; default none."""
+        """Coordinates proposed first; all others are proposed given these. Default: none."""
         return ()
 
     def require_proposed(self, kernel_state: LaidOut, status: int) -> None:

@@ -34,7 +34,7 @@ class Metropolis(Sampler[Plan]):
 
     @property
     def rests_on(self) -> str:
-        """User's claim about a custom proposal; empty for others."""
+        """User's claim about a custom proposal; empty if the proposal rests on no claim."""
         return self.proposal.rests_on
 
     @property
@@ -95,7 +95,7 @@ class Metropolis(Sampler[Plan]):
         return self.proposal.rows_read(n_rows)
 
     def scales(self, plan: Plan) -> tuple[int, ...]:
-        """Coordinates that the proposal draws first, the others conditionally on them."""
+        """Coordinates that the proposal draws first; all others are drawn given these."""
         return self.proposal.scales(plan)
 
     def require_proposed(self, kernel_state: LaidOut, status: int) -> None:

@@ -319,7 +319,7 @@ class Draws:
 
     positions: np.ndarray
     stats: Mapping[str, np.ndarray]
-    #: Numbers of the chains and of the draws that remain after interrupts and thinning.
+    #: Chain numbers, and draw numbers that remain after interrupts and thinning.
     coords: Mapping[str, np.ndarray]
 
 

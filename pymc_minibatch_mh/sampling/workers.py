@@ -28,7 +28,7 @@ from pymc_minibatch_mh.threads import SECONDS_BETWEEN_CHECKS, DelayedInterrupts
 
 @dataclass
 class ChainProgress:
-    """Numbers of draws and updates of one chain, within warm-up or after it."""
+    """Counts of draws and updates of one chain, within warm-up and after it."""
 
     tuned: int = 0
     drawn: int = 0

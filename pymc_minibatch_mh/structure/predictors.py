@@ -37,7 +37,7 @@ class LinearForm:
 
     @property
     def by_data(self) -> dict[tuple[Expr, ...], list[Monomial]]:
-        """Terms by the data that multiply them."""
+        """Terms grouped by the data that multiply them."""
         terms = defaultdict[tuple[Expr, ...], list[Monomial]](list)
         for term in self.terms:
             terms[term.monomial].append(term)
@@ -50,20 +50,20 @@ def read_coordinates(forms: Iterable[LinearForm]) -> set[int]:
 
 
 def indexed_coordinates(forms: Iterable[LinearForm]) -> set[int]:
-    """Coordinates that data index, such as group effects."""
+    """Indices of the coordinates that are indexed by data, such as group effects."""
     places = [term.place for form in forms for term in form.terms]
     return {k for place in places if isinstance(place, Gather) for k in coordinates_at(place)}
 
 
 def single_coordinate(terms: Sequence[Monomial]) -> range:
-    """Coordinates that a predictor without sums and factors can select; empty for any other."""
+    """Coordinates that a predictor can equal; empty if it has several terms or any factor."""
     if len(terms) > 1 or terms[0].monomial or terms[0].factor != 1.0:
         return range(0)
     return coordinates_at(terms[0].place)
 
 
 class Predictors:
-    """Independent linear predictors of an expression, and all others as combinations of them."""
+    """Basis of an expression's linear predictors, and all of them as combinations of the basis."""
 
     def __init__(self, exprs: ExprGraph, root: Expr) -> None:
         self._exprs = exprs

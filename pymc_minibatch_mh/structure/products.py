@@ -83,7 +83,7 @@ def _factor_coordinates(expression: tuple) -> set[int]:
 
 
 def as_factor(expr: Expr, entry: int | None = None) -> PositionFactor | None:
-    """Expression as a function of the position, or of an indexed entry; None for any other."""
+    """Expression as a function of the position or an indexed entry; None if it is neither."""
     expression = _factor_expression(expr, entry)
     return None if expression is None else PositionFactor(expression, is_positive(expr))
 
@@ -220,7 +220,7 @@ def _outside_factors(expr: Expr, factors: Sequence[PositionFactor]) -> frozenset
 
 
 def _common_index(expr: Expr) -> set[tuple[Expr, int]]:
-    """Index and size shared by all coordinates of a sum; empty if they differ or are many."""
+    """Index and size that all terms of a sum share; empty if they differ or sizes are large."""
     places = [term.place for term in expr.terms] if isinstance(expr, Affine) else []
     found = {(p.index, p.size) for p in places if isinstance(p, Gather)}
     everywhere = all(isinstance(p, Gather) and p.size <= MAX_ENTRIES for p in places)

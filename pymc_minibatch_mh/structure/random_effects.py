@@ -190,7 +190,7 @@ def _require_few(chosen: Sequence[GroupingFactor], size: int) -> None:
 def _by_index(
     readings: Sequence[Sequence[tuple[int, Monomial]]],
 ) -> list[tuple[tuple[tuple[int, Monomial], ...], ...]]:
-    """Occurrences of a factor in each term, split by the data that index it."""
+    """Lists of a factor's occurrences in each term, one list per indexing data array."""
     lists = []
     for own in readings:
         by_index = defaultdict[Expr, list[tuple[int, Monomial]]](list)
@@ -315,7 +315,7 @@ def _signed_addends(graph: Variable, sign: float = 1.0) -> Iterator[tuple[Variab
 
 
 class _LevelLabels:
-    """Labels of all entries of some graphs: the level that an entry depends on, or -1."""
+    """Level labels of graphs' entries: the level that an entry depends on; -1 if it has none."""
 
     def __init__(self, factorization: Factorization, graphs: Sequence[Variable]) -> None:
         self._factorization = factorization
