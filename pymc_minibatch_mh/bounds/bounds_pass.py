@@ -137,9 +137,9 @@ TAILS, TAILS_OF_GROUPS = (1e-2, 1e-6, 1e-12), (1e-1, 1e-6, 1e-12)
 CHUNK, TRIAL_ROWS = 16_384, 512
 #: Maximum number of boxes into which the smallest region is cut: for all rows; for one row.
 MOST_BOXES, MOST_BOXES_OF_A_ROW = 1_000_000, 16
-#: Number of evaluated rows per update below which tighter bounds are not worth their time.
+#: Number of evaluated rows per update below which bounds are not tightened any more.
 FEW_ROWS = 0.1
-#: Minimum relative decrease of Σc_i that is worth another cut; another table of smaller radius.
+#: Minimum relative decrease of Σc_i for one more cut; for one more table, with a smaller radius.
 WORTH_A_CUT, WORTH_A_TABLE = 0.04, 0.05
 #: Maximum relative excess of Σc_i at which infinite radius replaces the largest finite radius.
 WORTH_INFINITY = 0.25

@@ -264,7 +264,7 @@ def _n_linear(expr: Expr) -> int:
 
 
 def _sorted_operands(expr: Expr) -> Sequence[Expr]:
-    """Operands of an operation; those of sums and products are sorted by kind."""
+    """Operands of an operation, sorted by kind if it is a sum or a product."""
     if isinstance(expr, Apply) and isinstance(expr.op, scalar.Add | scalar.Mul):
         return sorted(expr.inputs, key=lambda x: (not x.is_data, _common_kind(x)[0], len(x.inputs)))
     return expr.inputs

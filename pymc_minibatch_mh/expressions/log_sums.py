@@ -116,7 +116,7 @@ def choice_branches(root: Expr) -> Iterator[Expr]:
 
 
 def log_sum_exponents(expr: Expr) -> list[tuple[Expr, ...]] | None:
-    """Exponents l_k with softplus(x) = log Σ exp(l_k), each as summands; None if too many."""
+    """Exponents l_k of softplus(x) = log Σ exp(l_k), as lists of summands; None if too many."""
     raised: list[tuple[Expr, ...]] = [()]
     for part in sum_parts(expr.inputs[0]):
         inner = log_sum_exponents(part) if is_a(part, scalar_math.Softplus) else [(part,)]

@@ -107,7 +107,7 @@ def operands_last(outputs: Sequence[Expr], is_leaf: Callable[[Expr], bool]) -> I
 
 
 def operands_first(outputs: Sequence[Expr], known: Collection[Expr] = ()) -> Iterator[Expr]:
-    """Distinct expressions, each after its operands, down to known ones."""
+    """Yield distinct subexpressions, operands first, except `known` ones and their operands."""
     done = set(known)
     waiting = list(reversed(outputs))
     while waiting:

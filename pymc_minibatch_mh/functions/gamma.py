@@ -18,7 +18,7 @@ from pymc_minibatch_mh.functions.interval import CANCELLATION, Array
 
 # Threshold above which the series of ψ' is accurate to the last digits.
 _MIN_ASYMPTOTIC = 12.0
-# Bernoulli numbers B_2, B_4, ... of the series of other functions, and its threshold.
+# Bernoulli numbers B_2, B_4, ... of asymptotic series, and the threshold above which they hold.
 BERNOULLI = np.array([1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510])
 ASYMPTOTIC = 20.0
 

@@ -35,7 +35,7 @@ def log1p_ratio_slope_at(order, x):
         return _log1p_ratio_near(order, x)
     inverse = 1.0 / (1.0 + x)
     value = math.log1p(x) / x
-    # Recurrence from x r' + r = 1/(1 + x), with this function r, and from its derivatives.
+    # This function r satisfies x r' + r = 1/(1 + x): differentiation gives a recurrence.
     right, times = inverse, 1.0
     for _ in range(order):
         value = (right - times * value) / x

@@ -124,7 +124,7 @@ class Ranges:
         if _shared_axes(variable) is not None:
             return self._in_range(variable, view, _CLOSED)
         low, high = float(values.min()), float(values.max())
-        # Data may be an affine function of other data, as 1 - g is of g: then use its unknown.
+        # If data are an affine function of other data, such as 1 - g of g, use the others' unknown.
         for other in self._tensors[: self._tensor_number(variable)] if low < high else ():
             line = _affine_fit(other, variable)
             if line is not None:

@@ -56,7 +56,7 @@ static void add_along(const double *directions, int64_t n, const mh_move *move, 
     }
 }
 
-/* Write the products of each group, and the maxima over groups of both ends' squared lengths. */
+/* Write dot products of each group, and the largest squared lengths of both ends over groups. */
 static mh_status products_of_groups(const mh_bounds *bounds, const mh_move *move, int64_t size,
                                     seen *out, mh_arena *scratch)
 {

@@ -19,7 +19,7 @@
  * read: kept rows are independent Poisson counts of mean kappa phi_i, whatever the total rate. */
 #include "inside.h"
 
-/* Kinds of cubes. ENDS: summed over both ends; WAY: of the step; FARTHER: of the farther end. */
+/* Cubes of a change from x to y. ENDS: |x|^3 + |y|^3; WAY: |y - x|^3; FARTHER: the larger end's. */
 enum { ENDS, WAY, FARTHER, KINDS };
 
 /* Safety factor of a rate: exceeds 1 by far more than rounding errors. */
@@ -124,7 +124,7 @@ static int64_t first_above(const double *sums, int64_t low, int64_t high, double
     return low;
 }
 
-/* Same as first_above, but search from an index `near` the result: touches few cache lines. */
+/* Like first_above, but search from index `near`, near the result, to touch few cache lines. */
 static int64_t first_above_near(const double *sums, int64_t low, int64_t high, double value,
                                 int64_t near)
 {
@@ -163,7 +163,7 @@ static void draw_part(const mh_parts *parts, const mh_rates *rates, const mh_gen
     }
 }
 
-/* Draw a candidate's part, its level and a number that selects its row; prefetch the tables. */
+/* Draw a candidate's part, its level and a value that selects its row; prefetch the tables. */
 static sought seek(const mh_parts *parts, const mh_rates *rates, const mh_generator *rng)
 {
     int64_t process, part;

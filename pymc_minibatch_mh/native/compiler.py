@@ -51,7 +51,7 @@ class Compiler(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """A source file, with its options besides the common ones."""
+    """A source file, and the compiler options that it needs besides the common options."""
 
     source: Path
     options: tuple[str, ...]

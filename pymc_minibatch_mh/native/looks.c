@@ -12,7 +12,7 @@
  * without replacement. The order of the supply is independent of the chain. */
 #include "inside.h"
 
-/* `NEXT`, `END`: columns of supply.places; `EVENLY`: its only row here, of uniform draws. */
+/* `NEXT`, `END`: columns of supply.places; `EVENLY`: its row for uniformly drawn data rows. */
 enum { NEXT, END, EVENLY = 0 };
 
 /* Merge the moments of two samples: Pebay (2008), doi:10.2172/1028931. */

@@ -1,4 +1,4 @@
-"""Proposals in whitened coordinates, and kinds of bounds tables for their size M: moves.c."""
+"""Proposals in whitened coordinates, and kinds of bounds tables with their sizes M: moves.c."""
 
 from pymc_minibatch_mh.native.library import record_of
 

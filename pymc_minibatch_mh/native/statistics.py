@@ -9,7 +9,7 @@ from pymc_minibatch_mh.native.library import dtype_of
 
 #: Record type for counts of a draw's updates.
 COUNTS = dtype_of("mh_counts")
-#: Record types for the efficiency of a proposal's component, and of a move type of effects.
+#: Record types for acceptance statistics: of a proposal's component, and of a move type.
 TALLY, KIND_TALLY = dtype_of("mh_tally"), dtype_of("mh_kind_tally")
 
 

@@ -31,7 +31,7 @@ static const double DEPENDENT = 1e-8;
 /* Upper bound of the relative rounding error of whitened gradients and positions. */
 static const double WHITENED = 1.0 / (1 << 20);
 static const double HALF_ULP = 1.0 / (1 << 24); /* of single precision */
-/* `ROUNDING`: factor far above the rounding errors of a share; `ABOVE_ROUNDING`: far above that. */
+/* Safety factors far above rounding errors: `ROUNDING` of a share, `ABOVE_ROUNDING` above that. */
 static const double ROUNDING = 1.0 + 1e-10, ABOVE_ROUNDING = 1.0 + 1e-9;
 /* Bound of the loss of products by underflow in single precision. */
 static const double SMALLEST = 1e-30;
@@ -209,7 +209,7 @@ static products products_of(const mh_copy *copy, const mh_ends *ends, int64_t ro
     return products_by(ends, copy->lines + row * copy->width + HEAD * k, by);
 }
 
-/* M of a projected proposal, from the lengths of its ends and of its step. */
+/* Size M of a projected proposal, from the lengths of x, x' and of the step x' - x. */
 static double size_of_ends(double x, double x_new, double step, int64_t order)
 {
     const double most = mh_larger(x, x_new);

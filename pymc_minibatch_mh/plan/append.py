@@ -57,7 +57,7 @@ def extended_sums(
 
 
 def audited_rows(new_rows: np.ndarray) -> np.ndarray:
-    """Numbers of the new rows and of a few old rows, whose bounds are checked."""
+    """Row numbers of all new and a few old rows, whose bounds are checked."""
     n_before = int(new_rows[0])
     old = np.linspace(0, n_before - 1, min(AUDITED_OLD_ROWS, n_before)).astype(np.int64)
     return np.concatenate([old, new_rows])

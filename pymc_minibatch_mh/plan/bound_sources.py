@@ -127,7 +127,7 @@ class UserBounds(UserSource):
 
 
 def bound_source(bounds: GivenBounds | None) -> BoundSource:
-    """Source of custom bounds, or of derived ones for None."""
+    """Source of the user's bounds, or of derived bounds if `bounds` is None."""
     return DerivedBounds() if bounds is None else UserBounds(bounds)
 
 

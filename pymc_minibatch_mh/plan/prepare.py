@@ -85,7 +85,7 @@ class SharedModel:
     request: tuple | None
     watched: WatchedModel
     compiled: CompiledModel
-    #: Whether the shapes' parametrisation was chosen already: a slow search, made once if needed.
+    #: Whether the parametrisation of shape parameters was chosen: the search is slow, so made once.
     chosen: bool
     _known: dict[tuple[str, ...], Plan] = field(default_factory=dict)
 

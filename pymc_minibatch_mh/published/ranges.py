@@ -243,7 +243,7 @@ class UserRanges(RangeSource, UserSource):
 def _furthest_out(
     target: Target, reference: Reference, tables: Tables, position: np.ndarray
 ) -> tuple[float, int]:
-    """Largest distance from the middle of a range, in half widths, and its row."""
+    """Largest distance of a row from the middle of its range, in half widths, and that row."""
     beta = reference.inverse_temperature
     largest, worst = 0.0, 0
     for first in range(0, target.source.n_rows, CHUNK):

@@ -174,7 +174,7 @@ class SpreadIn(NamedTuple):
     n_top: int
 
     def of(self, space: RowSpace, rows: np.ndarray, c: np.ndarray | None) -> Spread:
-        """Spread of rows, given their numbers in memory and their bounds."""
+        """Spread of rows, given their row numbers in memory and their bounds c."""
         differences, scales = np.empty((2, rows.size))
         kernels.differences_of(space, self.move.ends, rows, differences, scales)
         ratio, row = math.nan, -1

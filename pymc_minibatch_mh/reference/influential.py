@@ -141,6 +141,6 @@ def _row_scores(sizes: np.ndarray) -> np.ndarray:
 
 
 def _without_first(values: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Sums of `rest` and of all but the first 0, 1, ... values, added from the last value on."""
+    """Sums of `rest` and the values from index 0, 1, ... on, accumulated from the last value."""
     backwards = np.concatenate([rest[:, None], values[:, ::-1]], axis=1)
     return np.cumsum(backwards, axis=1)[:, ::-1]

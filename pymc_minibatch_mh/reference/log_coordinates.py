@@ -22,7 +22,7 @@ WIDER = 4.0
 
 
 class LogFullData(FullData):
-    """Full-data evaluations in logarithms of bounded coordinates, with their Jacobian."""
+    """Full-data evaluations in logarithms of bounded coordinates, including the Jacobian."""
 
     def __init__(
         self, rows: PlacedRows, prior: Prior, source: ArrayRows, places: Sequence[int]

@@ -263,7 +263,7 @@ class _Path:
         return messages.scale_collapses(self.names, k, way, settled=settled, flat=flat)
 
     def _steady_way(self, steps: np.ndarray) -> np.ndarray:
-        """Last step in coordinates that do not slow down, else 0; `steps` has shape (moves, d)."""
+        """Last of `steps`, shape (n, d), with 0 in coordinates that slow down or turn back."""
         moves, nothing = len(steps), np.zeros(steps.shape[1])
         last = self.distances[-1]
         if last >= 1.0 and last < 0.5 * self.distances[-moves - 1]:

@@ -46,7 +46,7 @@ class Componentwise(Sampler[ArrowPlan]):
 
     @property
     def n_components(self) -> int:
-        """Number of proposal types, each with its own κ."""
+        """Number of proposal types; each has its own rate factor κ."""
         return 2 + len(self.sizes) + self.n_scales
 
     @property

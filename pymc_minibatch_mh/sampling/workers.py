@@ -28,7 +28,7 @@ from pymc_minibatch_mh.threads import SECONDS_BETWEEN_CHECKS, DelayedInterrupts
 
 @dataclass
 class ChainProgress:
-    """Counts of draws and updates of one chain, within warm-up and after it."""
+    """Counts of one chain: draws; updates, which are counted anew after warm-up."""
 
     tuned: int = 0
     drawn: int = 0

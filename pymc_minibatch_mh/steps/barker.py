@@ -175,7 +175,7 @@ class BarkerTest(NamedTuple):
         "mh_barker_decide",
     )
 
-    #: Size of the smallest batch, and increase at every further look.
+    #: Minimum batch size, and number of rows added at each further look.
     batch_size: int
     #: |skewness| and E|X|³ of the standardised differences of all observations; frozen after
     #: warm-up.

@@ -33,7 +33,7 @@ class ConfidenceTest(NamedTuple):
 
     LAYOUT, decide = "mh_confidence_test", "mh_decide_by_confidence"  # type: ignore[misc]
 
-    #: Batch size of the first look, and growth factor of further looks.
+    #: Batch size at the first look, and factor by which it grows at each further look.
     batch_size: int
     gamma: float
     #: Constants p and δ of the levels δ_k.

@@ -260,7 +260,7 @@ class SharedSettings(ReadingSettings):
 
     @property
     def inverse_temperature(self) -> float:
-        """β = 1/K, of the last K of a schedule."""
+        """Inverse temperature β = 1/K, with the last temperature K of a schedule."""
         return 1.0 / (self.schedule[-1][1] if self.schedule else cast("float", self.temperature))
 
     @property

@@ -76,7 +76,7 @@ def _is_sparse(function: RowFunction, part: _PredictorPart) -> bool:
 def _row_patterns(
     function: RowFunction, indices: Sequence[Expr], sparse: Sequence[_PredictorPart]
 ) -> np.ndarray:
-    """Distinct combinations, among rows, of index values and of which sparse parts are nonzero."""
+    """Distinct combinations, over rows, of index values and nonzero indicators of sparse parts."""
     found = np.empty((0, len(indices) + len(sparse)), np.int64)
     for first in range(0, function.n_rows, CHUNK_ROWS):
         data = RowData(function, slice(first, min(first + CHUNK_ROWS, function.n_rows)))

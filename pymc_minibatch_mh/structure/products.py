@@ -111,7 +111,7 @@ def _entry_coordinate(place: CoordinateIndex, entry: int | None) -> int | None:
 
 
 def _known_factors(exprs: Iterable[Expr], entry: int | None = None) -> list[PositionFactor]:
-    """Factors that are functions of the position without data; others are left out."""
+    """Factors that are functions of the position alone; factors with data are left out."""
     return [known for expr in exprs if (known := as_factor(expr, entry)) is not None]
 
 
@@ -141,7 +141,7 @@ class Occurrence:
         return Counter(self.factors)
 
 
-#: Coordinates that occur in the same way: a single one, or all that one index selects from.
+#: Coordinates that occur in the same way: a single one, or all coordinates under one index.
 Column = range
 
 

@@ -57,8 +57,8 @@ _JOINS, _SETS = (Join, MakeVector), (IncSubtensor, AdvancedIncSubtensor)
 MAX_FACTORS = 8
 #: Maximum number of crossed levels: with 3,000, nearly every proposal evaluates all observations.
 MAX_CROSSED_LEVELS = 2_000
-#: Numbers of parts to split a factor into, tried until the prior couples no levels of one part: 1
-#: is no split; 3 and 5 suit random walks of order one and two.
+#: A factor is split into one of these numbers of parts: the first for which the prior couples no
+#: levels of one part. 1 is no split; 3 and 5 suit random walks of order one and two.
 _SPLITS = (1, 3, 5)
 
 
@@ -378,7 +378,7 @@ class _LevelLabels:
         return largest
 
     def _reduce_labels(self, node: Apply, labels: np.ndarray, axis: Any) -> np.ndarray:
-        """Common label along some axes; NotSeparableError if two levels meet."""
+        """Common level label along some axes; NotSeparableError if it has several levels."""
         largest = labels.max(axis=axis, initial=-1)
         kept = largest if axis is None else np.expand_dims(largest, axis)
         if ((labels >= 0) & (labels != kept)).any():

@@ -178,7 +178,7 @@ class RowData:
             columns = read_columns(function.columns, consecutive_slice(rows))
             function = replace(function, n_rows=rows.size, columns=columns)
             rows = np.arange(rows.size)
-        #: Term whose data in memory contain these rows, and their row numbers in it, int64.
+        #: Term whose data in memory contain these rows, and the row numbers within it, int64.
         self.function, self.rows = function, rows
         self._known: dict[Expr, np.ndarray] = {}
 

@@ -91,7 +91,7 @@ class _SlopeProbe:
         return self.prior(place, hessian=False).gradient
 
     def changes_slopes(self, k: int, others: np.ndarray) -> bool:
-        """Whether slopes between two points that differ in `others` change with k."""
+        """Whether differences of slopes between two points (different `others`) change with k."""
         chosen = others.copy()
         chosen[k] = False
         for length in DISTANCE_FACTORS:
