@@ -8,7 +8,7 @@
  * The test is exact if all rows are evaluated. */
 #include "inside.h"
 
-/* Argument beyond which Phi is 0 or 1 in double precision. */
+/* |Argument| beyond which the normal cdf Phi counts as 0 or 1. */
 static const double REACH = 8.3;
 /* Maximum variance of a batch, as a fraction of sigma^2, for a skewness correction: beyond it too
  * little noise is added for the acceptance probability to have a smooth third derivative. */
@@ -18,7 +18,7 @@ static const double CURVATURE = 0.096225044864937631, ROOT_TWO_PI = 2.5066282746
 /* Fraction of the admissible variance at which a batch size aims, so that few batches exceed it. */
 static const double AIM = 0.7;
 
-/* Index of the first atom that is at least `value`, or with `after` the first that exceeds it. */
+/* Index of the first atom >= `value`, or of the first atom > `value` if `after` is true. */
 static int64_t index_of_atom(const mh_barker_test *test, double value, int after)
 {
     const double *atoms = test->atoms;

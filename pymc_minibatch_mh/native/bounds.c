@@ -8,7 +8,7 @@
 /* Safety factor of distances from the centre: exceeds 1 by far more than rounding errors. */
 static const double OUTSIDE = 1.0 + 1e-12;
 
-/* Inner products of a proposal, and of its projections for each group of rows, if there are any. */
+/* Inner products of a proposal, and of its projection for each group of rows, if there are any. */
 typedef struct {
     mh_products dots;
     int64_t n_groups;
@@ -31,7 +31,7 @@ static double *read_part(const mh_bounds *bounds, const double *vector, int64_t 
     return out;
 }
 
-/* Write the products of a proposal after removing the null space of the likelihood. */
+/* Write a proposal's inner products after removing the null space of the likelihood. */
 static mh_status products_of_read(const mh_bounds *bounds, const mh_move *move, int64_t size,
                                   mh_products *out, mh_arena *scratch)
 {

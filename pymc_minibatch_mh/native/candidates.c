@@ -61,7 +61,7 @@ static void sum_cubes(const mh_parts *parts, const mh_part_ends *ends, double *s
     outside[0] = n;
 }
 
-/* For each factor, write running sums over its levels g of C_g times cubes of one kind, (L,). */
+/* For each factor, write running sums over levels g of C_g times cube_of(kind, ...), shape (L,). */
 static void run_through(const mh_parts *parts, const mh_part_ends *ends, int64_t kind,
                         double *running)
 {

@@ -126,7 +126,7 @@ static mh_status decide_as_one(mh_iteration *on, int64_t kind, double cheap, dou
     return MH_OK;
 }
 
-/* Log-density of a t distribution up to a constant, times `sign`. */
+/* Log-density of a t distribution, without its constant, times `sign`. */
 static double log_t(double away, double sign)
 {
     return -0.5 * sign * (FREEDOM + 1.0) * log1p(away * away / FREEDOM);

@@ -57,7 +57,7 @@ static mh_status move_factor(mh_iteration *on, int64_t f, mh_counts *counts)
 {
     MH_TRY(mh_move_elements(on, f, counts));
     on->prior = mh_prior_at(on->posterior, on->move->position);
-    /* on->slope is still valid: it does not depend on effects of the same factor. */
+    /* on->slope is still valid, because it does not depend on effects of the same factor. */
     for (int64_t s = 0; s < on->geometry->n_scales; s++)
         if (on->geometry->scale_factors[s] == f)
             MH_TRY(mh_move_scale(on, s, counts));

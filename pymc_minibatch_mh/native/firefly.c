@@ -97,7 +97,7 @@ static mh_status read_rows(const pass *self, int32_t *rows, int64_t n)
         const int64_t row = self->read.rows[i];
         const double bound = (double)table->c[row] * self->place->m;
         const double change = self->read.differences[i];
-        /* The bound only limits decreases: an increase counts as no change. */
+        /* Bounds limit decreases only, so an increase counts as no change. */
         const double fall = change > 0.0 ? 0.0 : change;
         mh_hold_against_bound(row, fall, self->read.scales[i], bound, beta, self->counts);
         rows[i] = (int32_t)row;

@@ -27,10 +27,10 @@ void mh_draw_alias(const mh_generator *rng, int64_t n, const double *thresholds,
 int64_t mh_insert(int64_t *slots, int64_t n_slots, int64_t row);
 /* Make room for `target` of `total` rows, keeping the first n. */
 mh_status mh_reserve(mh_drawn *drawn, int64_t n, int64_t target, int64_t total, mh_arena *scratch);
-/* List n given rows first, then all other rows of `total` in order. */
+/* List all `total` rows: the n given rows first, then all other rows in order. */
 mh_status mh_list_all(const int64_t *rows, int64_t n, int64_t total, int64_t *out, mh_arena *scratch);
 void mh_draw_more(const mh_generator *rng, int64_t total, mh_drawn *drawn, int64_t n, int64_t target);
-/* Write the row at index numbers[i] in the list of all rows without the (ascending) skipped ones. */
+/* Convert numbers[i], which do not count the (ascending) skipped rows, to row numbers. */
 void mh_skip_rows(const int64_t *numbers, int64_t n, const int64_t *skipped, int64_t n_skipped, int64_t *rows);
 /* Sort rows by term, numbered within terms, and write each term's end, (n_terms,); convert back. */
 void mh_arrange(const mh_rows *rows, const int64_t *drawn, int64_t n, int64_t *numbers, int64_t *ends);
@@ -67,7 +67,7 @@ void mh_ask_for_bounds(const mh_table *table, const int64_t *drawn, int64_t n);
 /* ---- forms.c ---- */
 int64_t mh_rows_of_block(const mh_term *term, int64_t n); /* best block size to evaluate n rows */
 mh_status mh_room_for_forms(const mh_term *term, int64_t most, mh_forms *out, mh_arena *scratch);
-/* Write a row function's inputs: linear predictors at each vector, (n_vectors, d), and leaves. */
+/* Write inputs of a row function: linear predictors at each of n_vectors vectors, and leaves. */
 void mh_read_rows(const mh_term *term, const int64_t *numbers, int64_t n, const double *vectors, int64_t n_vectors, int64_t size, const mh_forms *forms, double *inputs);
 /* Write L^T times the coefficients of each linear predictor of one row of the block, (m, d). */
 void mh_whiten_forms(const mh_term *term, const mh_forms *forms, int64_t row, const double *factor, int64_t size, double *out);
@@ -177,14 +177,14 @@ mh_status mh_take_new(const mh_supply *supply, mh_drawn *batch, int64_t *n, int6
 double mh_predicted_noise(const mh_move *move, const mh_reference *reference, double kappa);
 mh_status mh_unit_noise(const mh_reference *reference, double *position, double *new_position, double *noise, mh_arena *scratch);
 mh_status mh_decide_by_batches(const void *test, mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out);
-/* Count the proposals, of n with whitened ends (n, 2, d), whose test would evaluate all rows. */
+/* Count proposals whose test would evaluate all rows, among n with whitened ends (n, 2, d). */
 mh_status mh_full_passes_of(const mh_batch_test *test, const mh_reference *reference, int64_t n, double *moves, int64_t total, double limit, const mh_generator *rng, int64_t *passes, mh_arena *scratch);
 
 /* ---- tails.c ---- */
 double mh_normal_cdf(double x);
 double mh_logistic(double x);
 double mh_student_tail(double t, double degrees); /* P(T > t) of Student's t, t >= 0 */
-/* Smallest number of rows b with noise (1/b - 1/total) <= variance, at most `total`. */
+/* Smallest number of rows b <= `total` with noise (1/b - 1/total) <= variance. */
 int64_t mh_rows_for_variance(double noise, int64_t total, double variance);
 
 /* ---- barker.c, austere.c, penalty.c, custom_test.c ---- */
@@ -236,14 +236,14 @@ double mh_sum_of_logs(const double *values, int64_t n);
 /* Thinning bound of one row, or of all rows; bitwise symmetric in the ends. */
 double mh_ceiling(const mh_parts *parts, const mh_part_ends *ends, int64_t row);
 void mh_ceilings_of(const mh_parts *parts, const mh_part_ends *ends, double *out);
-/* First level of a row that is beyond its radius at either end; -1 if there is none. */
+/* First of a row's levels whose effect is beyond its radius at either end; -1 if none is. */
 int64_t mh_first_outside(const mh_parts *parts, const mh_part_ends *ends, int64_t row);
-/* For each of n levels, overwrite its rows' values by their running sums, and write the total. */
+/* Overwrite the values of each level's rows by running sums, and write the level's total. */
 void mh_fill_running(int64_t n, const int64_t *starts, double *values, double *totals);
 /* Write the rates of candidates in a move, and their total; `outside`, (L + 1,), receives the
  * number of levels beyond their radii, then these levels. */
 mh_status mh_find_rates(const mh_parts *parts, const mh_part_ends *ends, mh_rates *rates, int64_t *outside, double *limit, mh_arena *scratch);
-/* Draw n candidates, at most MH_AHEAD, at these rates, and a uniform number to thin each. */
+/* Draw n <= MH_AHEAD candidates at these rates, each with a uniform number for its thinning. */
 void mh_draw_candidates(const mh_parts *parts, const mh_rates *rates, const mh_generator *rng, int64_t n, int64_t *rows, double *chances);
 /* Ratio of a row's thinning bound to its rate as a candidate; `limit` is the total rate. */
 double mh_share_of_candidates(const mh_parts *parts, const mh_part_ends *ends, const mh_rates *rates, double limit, int64_t row);

@@ -168,7 +168,7 @@ static inline int mh_is_within(const mh_parts *parts, const mh_part_ends *ends, 
     return mh_larger(fabs(ends->here[g]), fabs(ends->there[g])) <= parts->radii[g];
 }
 
-/* Prefetch memory that is probably not in a cache. */
+/* Prefetch memory that is probably in no cache yet. */
 static inline void mh_prefetch(const void *address) { __builtin_prefetch(address); }
 static inline void mh_prefetch_line(const int8_t *line, int64_t size)
 {
@@ -188,7 +188,7 @@ static inline void mh_add_products_of(double a, double other, double b, mh_produ
 
 /* ---- The posterior, and evaluation of its rows: posterior.c. ---- */
 
-/* Rows evaluated in a move: numbers, differences, and scales of their rounding errors. */
+/* Rows evaluated in a proposal: row numbers, differences, and scales of their rounding errors. */
 typedef struct mh_read {
     const mh_posterior *posterior;
     const mh_move *move;
@@ -216,7 +216,7 @@ typedef struct mh_batch_so_far {
  * one is given. */
 mh_status mh_extend_batch(mh_chain *chain, mh_batch_so_far *batch, int64_t target,
                           const mh_table *table, double m, mh_counts *counts);
-/* Write the change of all rows; evaluate those outside the batch or, for stored data, all. */
+/* Write the change of all rows; evaluate rows outside the batch or, for stored data, all rows. */
 mh_status mh_read_rest(mh_chain *chain, mh_batch_so_far *batch, double *change);
 /* Store the proposal in worst_move if its ratio to a bound is above 1 and above `largest`. */
 void mh_keep_worst_move(mh_chain *chain, double largest, const mh_counts *counts);

@@ -56,7 +56,7 @@ mh_status mh_rows_gradient(const mh_batch *batch, const double *position, double
     return MH_OK;
 }
 
-/* The gradient of the control variates, beta [G + H (theta - centre)]. */
+/* Gradient of the control variates, beta [G + H (theta - centre)]. */
 static void expanded_gradient(const mh_reference *reference, const double *position, double *out)
 {
     const int64_t size = reference->size;
@@ -80,7 +80,7 @@ static void add_slopes_of_prior(const mh_posterior *posterior, double *point, do
         point[i] = here - step;
         const double slope = (above - mh_prior_at(posterior, point)) / (2.0 * step);
         point[i] = here;
-        /* The difference is not finite at the boundary of the support, and is left out there. */
+        /* Skip differences that are not finite, at the boundary of the support. */
         if (isfinite(slope))
             out[i] += slope;
     }

@@ -88,7 +88,7 @@ static inline float total_of_eight(const eight_numbers *sums)
     return (x[0] + x[2]) + (x[1] + x[3]);
 }
 
-/* Multiply two packed rows at a time, because each addition for one row waits for the last one. */
+/* Multiply two packed rows at a time: additions for one row wait for each other. */
 static inline void products_of_two(const int8_t *const lines[2], const float *middle,
                                    const float *half, int64_t size, float *out)
 {
@@ -316,7 +316,7 @@ static inline double above(double end, double slack)
     return end != end ? INFINITY : high;
 }
 
-/* Product with 0 * inf = 0, because an infinite end stands for arbitrarily large finite numbers. */
+/* Product with 0 * inf = 0: an infinite end stands for arbitrarily large, but finite, numbers. */
 static inline double times(double x, double y)
 {
     const double product = x * y;

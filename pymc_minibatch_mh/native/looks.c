@@ -43,7 +43,7 @@ void mh_add_moments(mh_moments *moments, const double *values, int64_t n)
     mh_merge_moments(moments, &added);
 }
 
-/* Sample skewness; zero for fewer than three values, or if they are all equal. */
+/* Sample skewness; 0 for fewer than three values or for equal values. */
 double mh_skewness(const mh_moments *moments)
 {
     if (moments->n < 3 || moments->second <= 0.0)
@@ -237,7 +237,7 @@ static mh_status look_at_all(mh_chain *chain, double cheap, mh_batch_so_far *bat
     return MH_OK;
 }
 
-/* Add the statistics of a decision to the counts, from its last look. */
+/* Add the statistics of a decision's last look to the counts. */
 static void count_decision(const mh_look *look, const mh_verdict *said, double noise,
                            mh_counts *counts)
 {

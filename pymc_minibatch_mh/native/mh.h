@@ -138,7 +138,7 @@ typedef double (*mh_metric)(const double *position, const double *new_position, 
  * for the n rows numbered in supply.rows (-1 - n). Returns whether Python succeeded. */
 typedef int64_t (*mh_refill)(int64_t what);
 
-/* Stored rows: some of each table are drawn in advance, and each is used once, in order. */
+/* Supply of stored rows: rows are drawn in advance for each table, and used once, in order. */
 typedef struct mh_supply {
     int64_t room, n_rows; /* rows per supply, 0 for data in memory; number of all rows */
     int64_t *places; /* next unused slot, end of filled slots, number of supplies, (n_tables, 3) */
@@ -287,7 +287,7 @@ typedef struct mh_drawn {
     int64_t room, *rows, n_places, *places;
 } mh_drawn;
 
-/* Inner products of a whitened move from a to a' = a + b: |a|^2, |a'|^2, |b|^2, a.b and a'.b. */
+/* Inner products of a whitened step from a to a' = a + b: |a|^2, |a'|^2, |b|^2, a.b and a'.b. */
 typedef struct mh_products {
     double here, there, step, along_here, along_there;
 } mh_products;
@@ -524,13 +524,13 @@ typedef struct mh_parts {
     const double *radii;
 } mh_parts;
 
-/* Both ends of a move: values of levels, (L,) each, and |w|, |w'| and |w' - w|. */
+/* Both ends of a proposal: values of levels, (L,) each, and |w|, |w'| and |w' - w|. */
 typedef struct mh_part_ends {
     const double *here, *there;
     double border[3];
 } mh_part_ends;
 
-/* Rates of candidates: two Poisson processes at most; parts are common effects and F factors. */
+/* Rates of candidates, from one or two Poisson processes; parts: common effects and F factors. */
 typedef struct mh_rates {
     int64_t *kinds;  /* kind of cubes of each process, -1 for none, (2,) */
     double *chances; /* probability that a candidate is from each part, (2, F + 1) */

@@ -101,7 +101,7 @@ mh_status mh_propose_mixture(const void *proposal, mh_chain *chain, mh_proposed 
     return MH_OK;
 }
 
-/* Whiten a position with its coordinates in the order of drawing. */
+/* Whiten a position whose coordinates are in the order in which they are drawn. */
 static mh_status whiten_in_order(const mh_bordered *numbers, const mh_chain *chain, double *out)
 {
     const mh_reference *reference = &chain->posterior.reference;

@@ -160,7 +160,7 @@ static double second_of_one_argument(const mh_products *dots)
     for (int k = 0; k < ANGLES; k++) {
         const double here = first * COSINES[k] + second * SINES[k], change = length * COSINES[k];
         const double there = here + change;
-        /* Factorised, because a difference of cubes would cancel in a short step. */
+        /* Factorise the difference of cubes, which would cancel in a short step. */
         largest = mh_larger(largest, fabs(change) * (here * here + here * there + there * there));
     }
     return largest * MISSED / 6.0;
@@ -204,7 +204,7 @@ double mh_size_of_move(const mh_products *products, int64_t order, int64_t kind)
 double mh_ratio_to_bound(double difference, double scale, double bound, double inverse_temperature)
 {
     const double excess = inverse_temperature * (fabs(difference) - ULPS * scale);
-    /* A NaN change violates every bound, but comparisons with it are false. */
+    /* A NaN change violates every bound: test for it, because comparisons with NaN are false. */
     if (isnan(excess))
         return INFINITY;
     if (bound > 0.0)

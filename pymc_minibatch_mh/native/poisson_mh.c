@@ -91,7 +91,7 @@ static mh_status weigh_drawn(mh_chain *chain, int64_t count, double raised, mh_c
     *n_obs = (double)(count + kept);
     if (kept == 0)
         return MH_OK;
-    /* Rows are sorted by term by now, so that the second evaluation has the same order. */
+    /* The first evaluation sorted the rows by term, so the second one keeps their order. */
     const mh_move forth = {centre, chain->move.new, centre, centre, centre};
     MH_TRY(read_levels(chain, &forth, here.read.rows, kept, counts, &there));
     for (int64_t i = 0; i < kept; i++)

@@ -80,7 +80,7 @@ static double thin_read(const poisson_pair *pair, int64_t row, double difference
         bound *= mh_own_share(&bounds->copy, &pair->ends, number);
     const double ratio =
         mh_hold_against_bound(number, difference, scale, bound, beta, pair->counts);
-    /* Convert the statistics to kappa = 1. */
+    /* Scale the statistics as if kappa were 1. */
     pair->counts->squared_ratios += ratio * ratio * raised;
     pair->counts->n_ratios += 1.0 / raised;
     double keep, added;
@@ -106,7 +106,7 @@ static mh_status add_drawn(const poisson_pair *pair, const int64_t *drawn, int64
     return MH_OK;
 }
 
-/* Draw n rows, or n candidates that the copy thins; `kept` rows remain to be evaluated. */
+/* Draw n rows, or n candidates to thin by the copy; `kept` is the number of rows to evaluate. */
 static mh_status draw_some(const poisson_pair *pair, int64_t n, int64_t *rows, int64_t *kept)
 {
     const mh_bounds *bounds = &pair->chain->posterior.bounds;
@@ -120,7 +120,7 @@ static mh_status draw_some(const poisson_pair *pair, int64_t n, int64_t *rows, i
     return mh_fetch_rows(&bounds->supply, *kept, rows);
 }
 
-/* Number of rows or candidates to draw, of those `left`, before any of them is evaluated. */
+/* Number of rows or candidates, out of `left`, to draw before the next evaluation. */
 static int64_t most_at_once(const poisson_pair *pair, int64_t left)
 {
     const mh_bounds *bounds = &pair->chain->posterior.bounds;
@@ -221,7 +221,7 @@ static mh_status read_rows(poisson_pair *pair, double *product, int64_t *count)
     const mh_poisson_test *test = pair->test;
     const int bounded = pair->size < INFINITY;
     const double expected = bounded ? pair->size * (1.0 + test->chi * pair->size) : INFINITY;
-    /* Larger proposals need all rows at any chi, so that they are not used to tune it. */
+    /* Do not tune chi on larger proposals, which need all rows at any chi. */
     const int informs = bounded && pair->size <= test->max_rate;
     if (informs) {
         pair->counts->sizes += pair->size;
@@ -257,7 +257,7 @@ mh_status mh_decide_poisson(const void *test, mh_chain *chain, double cheap, mh_
     out->n_obs = (double)count;
     counts->n_looks += 1.0;
     counts->log_ratio = cheap + product;
-    /* After the first stage of delayed acceptance, which has used `cheap`, only the rows count. */
+    /* In the second stage of delayed acceptance, only rows count: the first one used `cheap`. */
     out->probability = mh_chance_of(delayed ? product : cheap + product);
     out->accepted = mh_uniform(rng) < out->probability;
     return MH_OK;

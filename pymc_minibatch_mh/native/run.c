@@ -187,7 +187,7 @@ mh_status mh_repeat_test(mh_chain *chain, const double *position, const double *
         const double probability = by_verdict ? (double)decision.accepted : decision.probability;
         outcomes[TOTAL] += probability;
         outcomes[SQUARES] += probability * probability;
-        /* Rows are in decision.n_obs, or in counts.n_obs if the test counts them itself. */
+        /* Row counts are in decision.n_obs, or in counts.n_obs if the test counts rows itself. */
         outcomes[ROWS] += decision.n_obs + counts.n_obs;
         outcomes[FEWEST] = mh_smaller(outcomes[FEWEST], decision.n_obs);
     }

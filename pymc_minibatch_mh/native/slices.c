@@ -30,7 +30,7 @@ static double value_at(const line *along, double t)
 /* Whether a log-density is in the slice; infinite and NaN values never are. */
 static int is_inside(double value, double level) { return level <= value && value < INFINITY; }
 
-/* Step an end of the slice out while it is inside; return the number of evaluations. */
+/* Step an end out until it leaves the slice, at most `most` times; count the evaluations. */
 static int64_t step_out(const line *along, double level, int64_t most, double way, double *end)
 {
     for (int64_t k = 0; k < most; k++) {
@@ -41,7 +41,7 @@ static int64_t step_out(const line *along, double level, int64_t most, double wa
     return most;
 }
 
-/* Draw from the slice between two ends; a draw outside of it becomes the end on its side. */
+/* Draw from the slice between two ends; a draw outside the slice replaces the end on its side. */
 static double shrink(const line *along, double level, double low, double high,
                      const mh_generator *rng, int64_t *evaluations)
 {

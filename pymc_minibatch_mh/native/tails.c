@@ -60,7 +60,7 @@ double mh_student_tail(double t, double degrees)
     if (degrees < FIRST_NORMAL_DEGREE)
         return student_tail_by_beta(t, degrees);
     const double a = degrees - 0.5, b = 48.0 * a * a;
-    /* Limit y: if t * t overflows, the deviate would be NaN, while the tail is 0. */
+    /* Limit y: if t * t overflows, the series would be NaN, but the tail probability is 0. */
     const double y = mh_smaller(a * log1p(t * t / degrees), 1500.0);
     const double series =
         (((-0.4 * y - 3.3) * y - 24.0) * y - 85.5) / (0.8 * y * y + 100.0 + b);

@@ -61,7 +61,7 @@ double mh_orthogonalize(double *directions, const double *others, int64_t n_othe
 {
     double *vector = directions + k * size;
     const double largest = largest_entry(vector, size);
-    /* Rescaled, because squares of very small or large numbers would underflow or overflow. */
+    /* Rescale first, because squares of very small or large numbers would underflow or overflow. */
     for (int64_t j = 0; j < size; j++)
         vector[j] = largest > 0.0 ? vector[j] / largest : 0.0;
     const double before = mh_length_of(vector, size);
@@ -140,7 +140,7 @@ static float *with_zeros(int64_t size, mh_arena *scratch)
     return room ? (float *)memset(room, 0, (size_t)n * sizeof *room) + HEAD : NULL;
 }
 
-/* Convert a proposal for the packed rows; reversing it only swaps the results of its two ends. */
+/* Convert a proposal to the form in which packed rows use it; its reverse has swapped ends. */
 mh_status mh_ends_of_move(const mh_copy *copy, const mh_move *move, int64_t order, int64_t size,
                           double raised, mh_ends *out, mh_arena *scratch)
 {
@@ -243,7 +243,7 @@ double mh_own_share(const mh_copy *copy, const mh_ends *ends, int64_t row)
     }
     const double size = size_of_ends(sqrt(x), sqrt(x_new), sqrt(step), ends->order);
     const double share = ends->raised * (mh_smaller(size, sharp) * ROUNDING);
-    /* After an overflow the share is 1, so that the row is kept. */
+    /* If the share overflows, return 1, which keeps the row. */
     return share < 1.0 ? share : 1.0;
 }
 
