@@ -42,7 +42,7 @@ def _c_of(table: int, bounds: "BlockBounds", data: RowData) -> np.ndarray:
 
 
 class Kept(NamedTuple):
-    """Sampled rows (indices, c_i, data); first row with c_i above its block's maximum, or -1."""
+    """Sampled rows: indices, c_i, data; first row with c_i above its block's maximum (-1: none)."""
 
     places: np.ndarray
     c: np.ndarray
@@ -51,7 +51,7 @@ class Kept(NamedTuple):
 
 
 def _first_exceeding(c: np.ndarray, largest: np.ndarray) -> int:
-    """Index of the first row whose c_i exceeds the recorded maximum of its block, or -1."""
+    """Index of the first row whose c_i exceeds its block's recorded maximum; -1 if none does."""
     within = c <= largest
     return -1 if within.all() else int(np.argmin(within))
 
@@ -273,7 +273,7 @@ class BlockBounds(BoundsPass):
         return BLOCK_ROWS
 
     def _worthwhile_copy(self, trials: Sequence[Any]) -> WhitenedCopy:
-        """Whitened copy if worthwhile, but none if reading the few rows of an update is slow."""
+        """Whitened copy of rows if worthwhile; empty if reading an update's few rows is slow."""
         quick = StoredRows(self.function.columns).reads_few_quickly
         return super()._worthwhile_copy(trials) if quick else NO_COPY
 
@@ -366,7 +366,7 @@ class BlockBounds(BoundsPass):
         return over_rows(self, StoredRows(self.function.columns), blocks, BOUNDING)
 
     def first_unbounded(self, largest: np.ndarray) -> int:
-        """First row without a bound over the smallest region, found by the block maxima."""
+        """First row without a bound over the smallest region, located by infinite block maxima."""
         block = int(np.flatnonzero(~np.isfinite(largest).all(axis=0))[0])
         rows = np.arange(BLOCK * block, min(BLOCK * (block + 1), self.function.n_rows))
         pairs = self.over_some(slice(1), RowData(self.function, rows))

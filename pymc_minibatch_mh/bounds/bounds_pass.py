@@ -307,7 +307,7 @@ class BoundsPass(RowPass):
         return self._groups if worth else None
 
     def _worthwhile_copy(self, trials: Sequence["_Trial"]) -> WhitenedCopy:
-        """Memory for a whitened copy of the rows, filled later, if it is worth its size."""
+        """Allocate a whitened copy of the rows, to be filled later, if it is worth its memory."""
         if not (self.size > NARROW and self._forecast_total(trials) >= WORTH_A_COPY):
             return NO_COPY
         own = max(sum(not form.is_global for form in f.arguments) for f in self._functions)
@@ -421,7 +421,7 @@ class BoundsPass(RowPass):
 
 
 class _Trial:
-    """A few rows of a term, on which regions and interval pieces are tried."""
+    """A few rows of a term, on which regions and numbers of interval pieces are tried."""
 
     def __init__(self, owner: BoundsPass, function: RowFunction) -> None:
         self._owner = owner

@@ -215,7 +215,7 @@ def require_rules(function: RowFunction) -> None:
 
 
 def _in_both(left: Jet, right: Jet) -> Jet:
-    """Jet of a function with two equivalent expressions: the intersection of their enclosures."""
+    """Jet of a function given by two equivalent expressions: intersection of both enclosures."""
     both = {}
     for k in {*left, *right}:
         x, y = left.get(k, ZERO), right.get(k, ZERO)

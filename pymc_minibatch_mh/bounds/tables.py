@@ -156,14 +156,14 @@ class Tables:
 
     @cached_property
     def without_sampling_tables(self) -> BoundTables:
-        """Tables for tests that do not sample rows by their bounds."""
+        """Tables without alias tables, for tests that do not sample rows by their bounds."""
         metric = self.compiled_metric
         arrays = no_tables()._replace(headers=self.headers, c=self.c, metric=metric)
         return arrays if self.groups is None else arrays._replace(**self.groups._asdict())
 
     @cached_property
     def heads_of_drawn(self) -> np.ndarray:
-        """Headers with Σc_i over all rows except the influential ones."""
+        """Headers of the tables, with Σc_i over all rows that are not influential."""
         if not self.heavy.size:
             return self.headers
         headers = self.headers.copy()
@@ -183,7 +183,7 @@ class Tables:
 
     @cached_property
     def compiled_metric(self) -> Any:
-        """User's metric for compiled loops (``mh_metric``), or None."""
+        """User's metric for compiled loops (``mh_metric``); None without a custom metric."""
         return None if self.metric is None else compiled_metric(self.metric)
 
     def metric_between(self, position: np.ndarray, new: np.ndarray) -> float:

@@ -70,7 +70,7 @@ class Chain:
         self._pool: Prefetcher | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle without scratch and the parts bound to this process."""
+        """State for a pickle: without scratch memory and objects bound to this process."""
         kept = ("program", "_rng", "_position", "_others", "_state")
         return {name: self.__dict__[name] for name in kept}
 

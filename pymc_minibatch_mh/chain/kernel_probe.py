@@ -37,7 +37,7 @@ class ProposedMove(NamedTuple):
 
     @property
     def reverse_move(self) -> "ProposedMove":
-        """Reverse proposal, drawn by the same component."""
+        """Reverse of a proposal, attributed to the same component."""
         return ProposedMove(self.new, self.position, -self.cheap)
 
 

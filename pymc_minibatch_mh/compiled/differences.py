@@ -205,7 +205,7 @@ class PlainArithmetic:
         return self._exprs.node(changes.sizes, kept) if kept else self._exprs.zero
 
     def absolute_ratio(self, part: Expr, whole: Expr) -> Expr:
-        """|part / whole|, or 0 where the quotient is undefined."""
+        """Absolute quotient |part / whole|; 0 where it is undefined."""
         known = constant_value(part) == 0.0
         return part if known else self._exprs.node(changes.ratio, (part, whole))
 
@@ -284,7 +284,7 @@ class Differences:
         return Difference(before, plain.multiply(left.after, right.after), step, error, doubt)
 
     def _in_one(self, op: ScalarOp, before: Expr, after: Expr, x: Difference) -> Difference:
-        """Difference of a function such as exp by its cancellation-free operation in `CHANGES`."""
+        """Difference of a function such as exp, by its operation in `CHANGES`: no cancellation."""
         node = self._exprs.node
         step = node(CHANGES[type(op)], (x.before, x.after, x.step))
         sensitivity = self._relative_slope_error(op, x)

@@ -122,7 +122,7 @@ def _make_piece(term: Monomial, leaves: DataLeaves) -> Piece:
 
 
 def _extend_run(run: Piece, piece: Piece) -> Piece | None:
-    """Run extended by a piece, or None if the piece does not follow it in memory."""
+    """Run of entries extended by a piece; None if the piece does not follow it in memory."""
     if not run.kind == piece.kind == RUN:
         return None
     (first,), (leaf,) = run.leaves, piece.leaves
@@ -245,7 +245,7 @@ class FormRows:
         return self._compile(("thirds", 3), 1, expressions)
 
     def functions_of(self, order: int | None, derivatives: bool, skewness: bool) -> list[dict]:
-        """Compile the requested functions of each term, by the names of fields in a ``Term``."""
+        """Compile the requested functions of each term; keys are names of fields in a ``Term``."""
         roles: dict[str, list[FunctionAt]] = {}
         if order is not None:
             roles["difference"] = self.differences(order)
@@ -360,7 +360,7 @@ class StoredFormRows(_Rows):
         return PlacedFormRows(self._rows, read, functions)
 
     def room_for(self, count: int, others: np.ndarray) -> PlacedFormRows:
-        """Buffer for `count` rows; `others` are the values outside of the position."""
+        """Buffer for `count` rows; `others`: values of variables outside of the position."""
         kinds = [(c.name, (count, *c.row_shape), c.values.dtype) for c in self._source.columns]
         room = [Column(name, np.zeros(shape, dtype), 0) for name, shape, dtype in kinds]
         return self.on_block(ArrayRows(room, [count], others=others))

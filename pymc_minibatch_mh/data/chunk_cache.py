@@ -65,7 +65,7 @@ class ChunkCache:
         return array
 
     def _leave_room(self) -> None:
-        """Drop the least recently used chunks; pending ones are not counted yet."""
+        """Drop the least recently used chunks; chunks still being decoded are not counted."""
         for key in [key for key, part in self._parts.items() if part.done()]:
             if self.nbytes <= self.room:
                 return

@@ -43,7 +43,7 @@ class LostClusterError(RuntimeError):
 
 
 def address_in_use() -> str | None:
-    """Address of the cluster that Dask uses in this process, or None."""
+    """Address of the cluster that Dask uses in this process; None without a cluster."""
     client = _default_client()
     return None if client is None else str(client.scheduler.address)
 

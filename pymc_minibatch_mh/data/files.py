@@ -41,7 +41,7 @@ class SourceFile:
 
     @classmethod
     def if_any(cls, path: str | Path) -> "SourceFile | None":
-        """Current state of a file, or None if it does not exist."""
+        """Current state of a file; None if it does not exist."""
         with suppress(SourceError):
             return cls.at(path)
         return None

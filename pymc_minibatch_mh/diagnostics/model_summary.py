@@ -202,7 +202,7 @@ def _explain_full(count: int) -> str:
 
 
 def _priors_and_potentials(model: pm.Model, reasons: dict[str, str]) -> list[NotSubsampled]:
-    """Free variables and potentials; `reasons` are by the names of value variables."""
+    """Free variables and potentials; `reasons` maps names of value variables to reasons."""
     variables = [
         NotSubsampled(str(rv.name), reasons.get(str(model.rvs_to_values[rv].name), PRIOR))
         for rv in model.free_RVs

@@ -158,7 +158,7 @@ class WatchedModel:
         self.contents = self._current_contents()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the model, its variables and the step's arrays."""
+        """State for a pickle, without the model, its variables and the step's arrays."""
         return {**self.__dict__, "_model": None, "_declared": {}, "_given": {}}
 
     def require_unchanged(self, step: str) -> None:

@@ -83,7 +83,7 @@ MIN_STORED = 4096.0
 
 @dataclass(frozen=True, eq=False)
 class Method(ABC):
-    """An acceptance test, with its guarantee, requirements and adaptation.
+    """An acceptance test, with its guarantee, its requirements and its adaptation.
 
     A method is frozen and shared by all chains. The state of a chain is a record: a named tuple of
     floats, ints and arrays. Its class names the C record, ``LAYOUT``, and the C functions of the

@@ -191,7 +191,7 @@ def link_function(function: Any, state: np.ndarray, batch_size: int, size: int) 
 
 
 def require_proposed(name: str, record: LinkedCustom, status: int) -> None:
-    """Raise MinibatchError if the function of a record raised or changed its position."""
+    """Raise MinibatchError if a user's function raised or changed its `position` argument."""
     if status == Status.MOVE_RAISED:
         error = take_exception(record.kept)
         raise MinibatchError(

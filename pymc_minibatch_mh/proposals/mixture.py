@@ -196,7 +196,7 @@ class Mixture(Proposal):
 
 
 def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
-    """Minimum weight of the random walk, by the posterior's deviation from a Gaussian.
+    """Minimum weight of the random walk, larger the less Gaussian the posterior is.
 
     A Gaussian posterior accepts all Laplace proposals alike. With heavier tails, bold proposals are
     accepted less often than local ones, and the random walk is needed.

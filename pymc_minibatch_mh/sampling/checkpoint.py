@@ -91,7 +91,7 @@ def record_leaves(name: str, part: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def fill_record(name: str, like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Record of the type of `like`, filled with arrays by the names of :func:`record_leaves`."""
+    """Record of the type of `like`, filled with arrays named as in :func:`record_leaves`."""
     if isinstance(like, tuple):
         fields = getattr(like, "_fields", range(len(like)))
         values = [

@@ -172,7 +172,7 @@ def _start_position(
 
 
 def _check_names(model: pm.Model, given: Mapping[Any, Any]) -> dict[str, Any]:
-    """Starting values by the names of their variables."""
+    """Starting values, keyed by the names of their variables."""
     free = {str(rv.name): rv for rv in model.free_RVs}
     starts = {str(value.name): value for value in model.value_vars} | free
     checked = {}

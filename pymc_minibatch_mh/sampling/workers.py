@@ -133,7 +133,7 @@ class Record:
         self.stats["certified"][where] &= sound
 
     def of(self, chains: Sequence[int], draws: int) -> Kept:
-        """First draws of some chains, without copies if these are all chains."""
+        """First draws of selected chains; views instead of copies if all chains are selected."""
         every = len(chains) == len(self.positions)
         which = slice(None) if every else list(chains)
         stats = {name: values[which, :draws] for name, values in self.stats.items()}

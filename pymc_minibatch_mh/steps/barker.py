@@ -153,7 +153,7 @@ def certified_error(sigma: float, atoms: Floats, masses: Floats) -> float:
 
 @cache
 def _shipped_tables() -> dict[float, CorrectionTable]:
-    """Shipped correction tables by sigma."""
+    """Correction tables that the package ships, keyed by sigma."""
     with np.load(_TABLE, allow_pickle=False) as stored:
         sigmas, errors, counts = stored["sigma"], stored["error"], stored["count"]
         atoms, masses = stored["atoms"], stored["masses"]

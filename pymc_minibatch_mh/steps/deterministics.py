@@ -53,7 +53,7 @@ class LargeDeterministic:
 def large_deterministics(
     model: pm.Model, point: Mapping[str, np.ndarray], known: Collection[str] = ()
 ) -> tuple[LargeDeterministic, ...]:
-    """Large deterministics of a model, as far as their shapes are known.
+    """Large deterministics of a model, among those with known shapes.
 
     Shapes may depend on the `point`; deterministics with `known` names are skipped.
     """

@@ -48,7 +48,7 @@ def or_auto(check: Check) -> Check:
 def value_check(
     holds: Callable[[Any], bool], problem: str, kind: Callable[[Any], Any] = lambda value: value
 ) -> Check:
-    """Check of a value by `holds` and conversion by `kind`; the `problem` is the error message."""
+    """Function that checks a value by `holds` and converts it by `kind`; `problem`: error text."""
 
     def check(name: str, value: Any) -> Any:
         if not holds(value):
