@@ -33,7 +33,7 @@ STEADY_MOVES, STEADY_MOVES_AT_END = 8, 4
 LONG_WAY = 3.0
 #: Posterior standard deviation, relative to the coordinate, below which rounding hides it.
 UNRESOLVED = 1e-14
-#: Maximum number of fits of averaging intervals; |log ratio| of successive widths that ends them.
+#: Maximum number of fits of averaging intervals; |log ratio| of successive widths that is small.
 FITS, FITTED = 12, 0.25
 
 

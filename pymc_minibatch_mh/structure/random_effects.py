@@ -315,7 +315,7 @@ def _signed_addends(graph: Variable, sign: float = 1.0) -> Iterator[tuple[Variab
 
 
 class _LevelLabels:
-    """Level labels of graphs' entries: the level that an entry depends on; -1 if it has none."""
+    """Level labels of graphs' entries: the level that an entry depends on; -1 if there is none."""
 
     def __init__(self, factorization: Factorization, graphs: Sequence[Variable]) -> None:
         self._factorization = factorization
