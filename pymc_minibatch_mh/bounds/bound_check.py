@@ -63,7 +63,7 @@ def spread_of(
 
 #: Seed of all preparations, so that equal models are prepared alike.
 PREPARATION_SEED = 20_170_808
-#: Limits of an audit: proposals; row differences, in all or per proposal of stored rows.
+#: Maximum numbers of audited proposals and of row differences (of stored rows: per proposal).
 MAX_MOVES = 4
 MAX_CHANGES = 1_000_000
 #: Number of rows per chunk of an audit.

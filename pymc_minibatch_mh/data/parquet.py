@@ -177,7 +177,7 @@ class ParquetStorage:
         return found if name in self._matrices else found[:, 0]
 
     def _column_numbers(self, column: str, values: Any, number: int) -> np.ndarray:
-        """Values of a column in row group `number`, shape (rows, width); SourceError if empty."""
+        """Values of a column in row group `number`, shape (rows, width); SourceError for null."""
         width, inside = 1, values
         if pa.types.is_fixed_size_list(values.type) and not values.null_count:
             width, inside = values.type.list_size, values.flatten()

@@ -165,7 +165,7 @@ def _keeps_finite(expr: Expr) -> bool:
         return _keeps_finite(expr.offset)
     if is_a(expr, scalar.Log):
         x = expr.inputs[0]
-        # A sum with a positive number is positive, even if its other parts underflow.
+        # A positive sum with a positive constant stays positive if its other parts underflow.
         return any((constant_value(part) or 0.0) > 0.0 for part in sum_parts(x)) and is_positive(x)
     if is_a(expr, scalar.Log1p):
         return is_nonnegative(expr.inputs[0])

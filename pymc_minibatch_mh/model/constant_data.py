@@ -50,7 +50,7 @@ def as_plain_tensor(variable: Variable) -> Variable:
 def with_dims_removed(
     outputs: Sequence[Variable], replacements: Mapping[Variable, Variable]
 ) -> dict[Variable, Variable]:
-    """Replacements by plain tensors, which get dims where `outputs` use a variable with dims."""
+    """Replacements by tensors, with the dims of the variables in `outputs` that they replace."""
     found = {
         variable: as_xtensor(tensor, dims=variable.type.dims) if has_dims(variable) else tensor
         for variable, tensor in replacements.items()

@@ -11,7 +11,7 @@
  * its *thinning bound* (mh_ceiling). */
 #include "inside.h"
 
-/* Factor far above the relative rounding errors of a thinning bound. */
+/* Safety factor of a thinning bound: its excess over 1 is far above relative rounding errors. */
 static const double ROUNDING = 1.0 + 1e-10;
 
 double mh_ceiling(const mh_parts *parts, const mh_part_ends *ends, int64_t row)

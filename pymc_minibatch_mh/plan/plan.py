@@ -180,7 +180,7 @@ class Plan(ABC):
 
     @property
     def drawn_from(self) -> BlockTables | EvenRows | NumberedRows | None:
-        """Source of stored rows: drawn by bounds, uniformly or by number; None in memory."""
+        """Sampler of stored rows, by bounds, uniformly or by number; None for rows in memory."""
         return None
 
     @property
