@@ -1,5 +1,5 @@
 /* PoissonMH: a Poisson number of rows, at rates by ranges of their log-likelihoods. Zhang, De Sa
- * (2019), Advances in Neural Information Processing Systems 32; the proof is in published/poisson.py.
+ * (2019), Advances in Neural Information Processing Systems 32; proof: published/poisson.py.
  *
  * Table 0 holds the widths M_i of the ranges of log-likelihoods relative to the centre, and table 1
  * their maximum decreases m_i:
