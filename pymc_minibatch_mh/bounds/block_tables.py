@@ -27,7 +27,7 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction, with_
 #: Number of rows per block.
 BLOCK = 4096
 #: Maximum number of candidate rows that are fetched at once.
-MOST_FETCHED = 262_144
+MAX_FETCHED = 262_144
 
 
 def _on_block(asked: Any, bounds: "BlockBounds", block: ArrayRows, numbers: np.ndarray) -> Any:
@@ -98,7 +98,7 @@ class BlockTables:
     looseness: float
     length: int = BLOCK
     sums: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    most_at_once: int = MOST_FETCHED
+    most_at_once: int = MAX_FETCHED
 
     verified = True
     metric = None
@@ -167,7 +167,7 @@ class BlockTables:
         if self.n_rows <= self.most_at_once and missing / share > self.n_rows:
             return self._draw_exactly(table, rng, count)
         while missing > 0:
-            tried = int(min(1.1 * missing / share + 64.0, MOST_FETCHED))
+            tried = int(min(1.1 * missing / share + 64.0, MAX_FETCHED))
             part = self._accept_rows(table, self._draw_candidates(table, rng, tried), rng)
             parts.append(part)
             missing -= part.rows.size

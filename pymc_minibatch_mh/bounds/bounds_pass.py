@@ -136,7 +136,7 @@ TAILS, TAILS_OF_GROUPS = (1e-2, 1e-6, 1e-12), (1e-1, 1e-6, 1e-12)
 #: Number of rows per chunk; number of trial rows for the choice of regions and interval pieces.
 CHUNK, TRIAL_ROWS = 16_384, 512
 #: Maximum number of boxes into which the smallest region is cut: for all rows; for one row.
-MOST_BOXES, MOST_BOXES_OF_A_ROW = 1_000_000, 16
+MAX_BOXES, MAX_BOXES_OF_A_ROW = 1_000_000, 16
 #: Number of evaluated rows per update below which bounds are not tightened any more.
 FEW_ROWS = 0.1
 #: Minimum relative decrease of Σc_i for one more cut; for one more table, with a smaller radius.
@@ -148,9 +148,9 @@ WORTH_INFINITY = 0.25
 #: `WORTH_OF_GROUPS`: maximum fraction of C M with groups, beyond which they are not used.
 WORTH_GROUPS, WORTH_OF_GROUPS = 20.0, 0.5
 #: Conditions for a whitened copy of rows, which rejects candidates early: more than `NARROW`
-#: coordinates, C M of typical proposals >= `WORTH_A_COPY`, and a size of at most `MOST_OF_DATA`
-#: times the data and `MOST_OF_FREE` of free memory (bounds and alias tables take as much again).
-NARROW, WORTH_A_COPY, MOST_OF_DATA, MOST_OF_FREE = 30.0, 10.0, 4.0, 0.3
+#: coordinates, C M of typical proposals >= `WORTH_A_COPY`, and a size of at most `MAX_OF_DATA`
+#: times the data and `MAX_OF_FREE` of free memory (bounds and alias tables take as much again).
+NARROW, WORTH_A_COPY, MAX_OF_DATA, MAX_OF_FREE = 30.0, 10.0, 4.0, 0.3
 
 BOUNDING = "Bounding all observations"
 
@@ -313,7 +313,7 @@ class BoundsPass(RowPass):
         own = max(sum(not form.is_global for form in f.arguments) for f in self._functions)
         width = width_of(self.size, own)
         columns = {id(c.values): c.values.nbytes for f in self._functions for c in f.columns}
-        if not own or width * self._n_rows > MOST_OF_DATA * sum(columns.values()):
+        if not own or width * self._n_rows > MAX_OF_DATA * sum(columns.values()):
             return NO_COPY
         if not _fits_memory(width * self._n_rows):
             return NO_COPY
@@ -463,11 +463,11 @@ def best_cuts(
     function: RowFunction,
     total: Callable[[tuple[int, ...]], float],
     few: float,
-    most_of_a_row: int = MOST_BOXES_OF_A_ROW,
+    most_of_a_row: int = MAX_BOXES_OF_A_ROW,
     worth_a_cut: float = WORTH_A_CUT,
 ) -> tuple[int, ...]:
     """Number of pieces of each predictor's interval, doubled while that lowers `total` enough."""
-    most = min(most_of_a_row, MOST_BOXES // function.n_rows)
+    most = min(most_of_a_row, MAX_BOXES // function.n_rows)
     best = (1,) * len(function.arguments)
     while best and 2 * np.prod(best) <= most and total(best) > few:
         finer = [(*best[:k], 2 * count, *best[k + 1 :]) for k, count in enumerate(best)]
@@ -482,7 +482,7 @@ def best_cuts(
 def _fits_memory(n_bytes: int) -> bool:
     """Whether a copy of `n_bytes` leaves enough memory free; log a warning if not."""
     free = virtual_memory().available
-    if n_bytes <= MOST_OF_FREE * free:
+    if n_bytes <= MAX_OF_FREE * free:
         return True
     _log.warning(
         "Too little memory (%.1f GB free) for the %.1f GB copy of the data that makes updates "

@@ -143,7 +143,7 @@ def _largest_eigenvalue(products: Array, weights: Array, doubt: Array) -> Array:
 
 
 #: Minimum over unit vectors s and t of the maximum over unit vectors x of (s·x)² |t·x|.
-LEAST_DIRECTION = 2.0 / (3.0 * np.sqrt(3.0))
+MIN_DIRECTION = 2.0 / (3.0 * np.sqrt(3.0))
 
 
 def log_sum_bounds(
@@ -154,7 +154,7 @@ def log_sum_bounds(
     found = moment_bounds(_linear_exponents(log_sum, data, place), radius)
     if order == 2:
         return factor * found.variance, factor * found.variance
-    along = np.fmin(found.cubes, found.third / LEAST_DIRECTION)
+    along = np.fmin(found.cubes, found.third / MIN_DIRECTION)
     return factor * along, factor * found.third
 
 
@@ -312,7 +312,7 @@ def _bounds_of_sum(
     if parts.mixture:
         found = mixture_bounds(function, parts.mixture, data, place, region.radius, region.order)
         found *= region.inverse_temperature
-        return np.stack([found / (LEAST_DIRECTION if region.order == 3 else 0.5), found])
+        return np.stack([found / (MIN_DIRECTION if region.order == 3 else 0.5), found])
     rest = parts.others[0]
     if len(parts.others) > 1:
         rest = function.exprs.node(scalar.add, parts.others)

@@ -38,7 +38,7 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 #: `ELEMENT_RADIUS`: radius of a group effect in posterior standard deviations.
 BORDER_TAIL, ELEMENT_RADIUS = 1e-8, 6.5
 #: Maximum number of boxes per row; minimum relative decrease of bounds that justifies doubling it.
-MOST_PIECES, WORTH_A_CUT = 64, 0.08
+MAX_PIECES, WORTH_A_CUT = 64, 0.08
 #: Factor that exceeds the rounding errors of tables.
 _ROUNDING = 1.0 + 1e-12
 
@@ -149,7 +149,7 @@ class _RowBounds:
         read = next(one for one in self._rows.read_chunks if one.term == term)
         some = np.unique(np.linspace(0, read.border.shape[1] - 1, TRIAL_ROWS).astype(np.int64))
         total = cache(partial(self._typical_total, read, some))
-        return best_cuts(self._functions[term], total, 0.0, MOST_PIECES, WORTH_A_CUT)
+        return best_cuts(self._functions[term], total, 0.0, MAX_PIECES, WORTH_A_CUT)
 
     def _typical_total(self, read: Read, some: np.ndarray, pieces: Sequence[int]) -> float:
         """Sum of the bounds of some rows in a typical proposal, up to a constant factor."""

@@ -44,7 +44,7 @@ MOST_HALVINGS = 12
 #: Equidistant offsets of a coordinate, at which the log prior is tested for being quadratic.
 _UNEVEN = (-0.6, 0.4, 1.4)
 #: Step of finite differences in scales; maximum posterior standard deviation of a scale.
-SPREAD_STEP, MOST_SPREAD = 0.05, 3.0
+SPREAD_STEP, MAX_SPREAD = 0.05, 3.0
 #: Sentence about a prior with kinks, for the message of a failed search.
 KINKED = "The prior of {} has kinks, such as an absolute value, which were smoothed. "
 #: `MOST_DIRECTIONS`: maximum number of joint directions across factors; `SLOW`: minimum correlation
@@ -477,7 +477,7 @@ class _Search:
         complete = 0.5 * (complete + complete.T)
         information = (np.eye(scales.size) - left) @ complete
         values, vectors = np.linalg.eigh(0.5 * (information + information.T))
-        variances = (vectors**2) @ (1.0 / np.maximum(values, 1.0 / MOST_SPREAD**2))
+        variances = (vectors**2) @ (1.0 / np.maximum(values, 1.0 / MAX_SPREAD**2))
         return np.sqrt(variances)
 
     def expanded_reference(self, sums: ElementSums) -> GroupedReference:

@@ -23,7 +23,7 @@ from pymc_minibatch_mh.structure.random_effects import GroupingFactor, RandomEff
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Number of rows per chunk; maximum number of values in working memory (64 MB).
-CHUNK, MOST_NUMBERS = 65_536, 2**23
+CHUNK, MAX_NUMBERS = 65_536, 2**23
 
 
 class Read(NamedTuple):
@@ -240,7 +240,7 @@ class ElementRows:
         self, read: Read, factor: np.ndarray, lines: np.ndarray, spread: np.ndarray
     ) -> np.ndarray:
         """Covariances of the rows' linear predictors, shape (m, m, rows)."""
-        found, rows = [], max(1, MOST_NUMBERS // max(1, factor.shape[1]))
+        found, rows = [], max(1, MAX_NUMBERS // max(1, factor.shape[1]))
         for first in range(0, read.numbers.shape[1], rows):
             some = read.of_rows(slice(first, first + rows))
             ways = self.argument_directions(some, factor, lines)

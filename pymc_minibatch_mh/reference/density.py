@@ -16,7 +16,7 @@ from pymc_minibatch_mh.reference.kinks import Kink, averaged_prior
 #: Curvature below which a direction is flat, with coordinates scaled to unit curvature.
 FLAT = 1e-12
 #: Minimum divisor of a Newton step at a non-concave point, relative to the largest |eigenvalue|.
-LEAST_DIVISOR = 1e-8
+MIN_DIVISOR = 1e-8
 #: Minimum upward curvature that identifies a saddle point in spite of rounding errors.
 SADDLE = 1e-8
 #: Maximum step in each coordinate if the Hessian is not finite.
@@ -57,7 +57,7 @@ class Quadratic:
         if self.factor is not None:
             return cho_solve((self.factor, True), scaled) / self.scale
         sizes = np.abs(self.values)
-        divisors = np.maximum(sizes, LEAST_DIVISOR * sizes.max() or 1.0)
+        divisors = np.maximum(sizes, MIN_DIVISOR * sizes.max() or 1.0)
         return self.vectors @ ((self.vectors.T @ scaled) / divisors) / self.scale
 
     def way_out(self) -> np.ndarray | None:

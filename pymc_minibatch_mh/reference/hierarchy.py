@@ -32,7 +32,7 @@ REACH = 1.5
 #: Number of consecutive steps limited by `REACH` after which a scale is checked for divergence.
 STEADY_MOVES = 8
 #: Maximum standard deviation of a transformed scale: a factor e^5 for log scales.
-MOST_SPREAD = 5.0
+MAX_SPREAD = 5.0
 #: Maximum decrease of the log-density that counts as rounding, relative to its absolute value.
 ROUNDING = 1e-9
 
@@ -213,6 +213,6 @@ class _Search:
         wide = np.zeros(precision.shape[0])
         wide[self._scales] = np.sqrt(np.diag(np.linalg.inv(precision)))[self._scales]
         wide[self._scales[np.isinf(self._reach)]] = 0.0
-        if wide.max() > MOST_SPREAD:
+        if wide.max() > MAX_SPREAD:
             raise messages.density_flat(self._names, wide / wide.max())
         return place.at_mode(best, precision)

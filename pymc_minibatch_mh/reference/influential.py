@@ -19,7 +19,7 @@ FEWEST_ROWS, NOISE = 100, 1.0
 #: Maximum error of the acceptance probability due to the skewness of a batch.
 ERROR = 0.01
 #: Maximum number of influential rows: as a fraction of all rows, and absolute.
-MOST_SHARE, MOST_ROWS = 0.02, 10_000
+MAX_SHARE, MAX_ROWS = 0.02, 10_000
 
 
 class Changes(NamedTuple):
@@ -40,7 +40,7 @@ class Largest:
 
     def __init__(self, n_rows: int, inverse_temperature: float) -> None:
         self._n_rows = n_rows
-        self._most = min(int(np.ceil(MOST_SHARE * n_rows)), MOST_ROWS)
+        self._most = min(int(np.ceil(MAX_SHARE * n_rows)), MAX_ROWS)
         self._beta = inverse_temperature
         self._found: Changes | None = None
 

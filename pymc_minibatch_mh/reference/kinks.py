@@ -14,7 +14,7 @@ import numpy as np
 from pymc_minibatch_mh.reference.full_data import Derivatives
 
 #: Minimum jump of a slope that counts as a kink, times the posterior standard deviation.
-LEAST_JUMP = 0.01
+MIN_JUMP = 0.01
 #: Number of halvings of the interval around a jump.
 HALVINGS = 30
 #: Half-width of the averaging interval in posterior standard deviations: a uniform distribution on
@@ -101,7 +101,7 @@ def _locate_jumps(
     changes, large = [], np.ones(coordinates.size, dtype=bool)
     for _ in range(HALVINGS):
         changes.append(np.abs(above - below))
-        large &= (changes[-1] > LEAST_JUMP / reach) & (changes[-1] < np.inf)
+        large &= (changes[-1] > MIN_JUMP / reach) & (changes[-1] < np.inf)
         if not large.any():
             return large, low, high
         middle = 0.5 * (low + high)

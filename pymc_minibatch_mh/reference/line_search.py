@@ -12,7 +12,7 @@ from math import isfinite
 #: towards non-finite values, if no decrease is known yet.
 MAX_DOUBLINGS, HALVINGS, HALVINGS_TO_END = 50, 5, 20
 #: Minimum decrease of a log-density that exceeds rounding: relative to its size, plus absolute.
-ROUNDING, LEAST_FALL = 1e-9, 1e-6
+ROUNDING, MIN_FALL = 1e-9, 1e-6
 
 
 def distance_to_maximum(along: Callable[[float], tuple[float, float]]) -> float | None:
@@ -25,7 +25,7 @@ def distance_to_maximum(along: Callable[[float], tuple[float, float]]) -> float 
     near, beyond, falls = 0.0, 1.0, False
 
     def has_fallen(value: float) -> bool:
-        return value < highest - (ROUNDING * abs(highest) + LEAST_FALL)
+        return value < highest - (ROUNDING * abs(highest) + MIN_FALL)
 
     for _ in range(MAX_DOUBLINGS):
         before, (value, slope) = slope, along(beyond)

@@ -29,7 +29,7 @@ STEP, LONG_STEP = 1e-6, 1e-2
 LEAST = 1e-8
 #: Maximum iterations of the maximisation of V over the scales; its tolerances for gradient and
 #: relative increase, loose because the next quadratic expansion refines the result.
-MOST_ITERATIONS, NO_SLOPE, NO_RISE = 30, 1e-2, 1e-8
+MAX_ITERATIONS, NO_SLOPE, NO_RISE = 30, 1e-2, 1e-8
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Marginal:
             return min(-value, 1e300), -gradient
 
         bounds = list(zip(first - reach, first + reach, strict=True))
-        limits = {"maxiter": MOST_ITERATIONS, "ftol": NO_RISE, "gtol": NO_SLOPE}
+        limits = {"maxiter": MAX_ITERATIONS, "ftol": NO_RISE, "gtol": NO_SLOPE}
         minimize(
             negative_marginal, first, jac=True, method="L-BFGS-B", bounds=bounds, options=limits
         )

@@ -98,7 +98,7 @@ def _starts(density: Density, start: np.ndarray, rng: np.random.Generator) -> It
 
 
 #: Number of row evaluations of a calibration; minimum and maximum number of its proposals.
-CALIBRATION_READS, FEWEST_MOVES, MOST_MOVES = 4_000_000, 4, 32
+CALIBRATION_READS, MIN_MOVES, MOST_MOVES = 4_000_000, 4, 32
 #: Fraction of calibration proposals whose variance the prediction must exceed.
 COVERED = 0.9
 
@@ -166,7 +166,7 @@ def calibrate_remainders(
     runs: a batch size that depends on its batch would bias the test.
     """
     report_stage("Measuring remainders")
-    count = int(np.clip(CALIBRATION_READS // full_data.n_rows, FEWEST_MOVES, MOST_MOVES))
+    count = int(np.clip(CALIBRATION_READS // full_data.n_rows, MIN_MOVES, MOST_MOVES))
     moves, centre = _typical_moves(count, reference, rng), reference.centre
     largest = Largest(full_data.n_rows, reference.inverse_temperature) if seeks_heavy else None
     found, heavy = full_data.moves(order, moves, centre, largest=largest), NO_ROWS
@@ -200,7 +200,7 @@ def _typical_moves(
 
 
 #: Row groups for the covariance of scores: number per coordinate; minimum number; rows per group.
-GROUPS_PER_COORDINATE, LEAST_GROUPS, GROUP = 20, 200, 64
+GROUPS_PER_COORDINATE, MIN_GROUPS, GROUP = 20, 200, 64
 #: Maximum number of Fisher scoring steps; final distance in posterior standard deviations.
 MAX_STEPS, SCORING_TOLERANCE = 60, 0.1
 
@@ -237,7 +237,7 @@ def find_centre(
 def _precision_of_scores(
     full_data: FullData, position: np.ndarray, inverse_temperature: float, rng: np.random.Generator
 ) -> np.ndarray:
-    groups = max(LEAST_GROUPS, GROUPS_PER_COORDINATE * position.size)
+    groups = max(MIN_GROUPS, GROUPS_PER_COORDINATE * position.size)
     drawn = (rng.integers(0, full_data.n_rows, GROUP) for _ in range(groups))
     scores = np.array(
         [full_data.likelihood(position, hessian=False, rows=rows).gradient for rows in drawn]

@@ -22,12 +22,12 @@ from pymc_minibatch_mh.reference.mode import whitening_factors
 from pymc_minibatch_mh.reference.target import Target
 
 #: Maximum number of scales; maximum number of values in all tables.
-MOST_SCALES, MOST_NUMBERS = 8, 5_000_000
-#: `KNOT_GAP`: distance of knots in standard deviations of a scale; `DEPTH`, `MOST_KNOTS`: fall of V
+MAX_SCALES, MAX_NUMBERS = 8, 5_000_000
+#: `KNOT_GAP`: distance of knots in standard deviations of a scale; `DEPTH`, `MAX_KNOTS`: fall of V
 #: and number of knots per side at which knots end; `FINER`: table intervals per knot interval.
-KNOT_GAP, DEPTH, MOST_KNOTS, FINER = 1.0, 14.0, 20, 2
+KNOT_GAP, DEPTH, MAX_KNOTS, FINER = 1.0, 14.0, 20, 2
 #: Minimum number of knots on either side.
-LEAST_KNOTS = 3
+MIN_KNOTS = 3
 #: Maximum distance of the maximum of V from the centre, in each scale.
 REACH = 2.0
 #: Minimum distance of a coordinate from its lower bound 0, in standard deviations.
@@ -35,7 +35,7 @@ FAR = 4.0
 #: Standard normal values at which quantiles of scales are tabulated.
 NORMALS = np.linspace(-5.0, 5.0, 41)
 #: Integration points per knot interval; intervals beyond the last knot; minimum |slope| there.
-FINE, BEYOND, LEAST_SLOPE = 100, 10, 0.5
+FINE, BEYOND, MIN_SLOPE = 100, 10, 0.5
 #: Number of draws from each of two compared distributions; seed of the draws.
 COMPARED, SEED = 400, 20_261_122
 
@@ -50,9 +50,9 @@ def scale_conditional(target: Target, reference: Reference) -> ScaleConditional 
         return None
     scales = target.scales(reference.centre)
     size = reference.centre.size - len(scales)
-    if not (0 < len(scales) <= MOST_SCALES and size):
+    if not (0 < len(scales) <= MAX_SCALES and size):
         return None
-    if len(scales) * (2 * FINER * MOST_KNOTS + 1) * size * (size + 1) // 2 > MOST_NUMBERS:
+    if len(scales) * (2 * FINER * MAX_KNOTS + 1) * size * (size + 1) // 2 > MAX_NUMBERS:
         return None
     rows = _averaged_rows(target, reference)
     marginal = Marginal.freeze_rows(target.full_data.prior, scales, reference.centre, rows)
@@ -104,7 +104,7 @@ class _Axes:
             return None
         marginal, count = self.marginal, self.marginal.scales.size
         sides = [[list(self._knots_to_side(k, way)) for way in (-1, 1)] for k in range(count)]
-        if min(len(side) for pair in sides for side in pair) < LEAST_KNOTS:
+        if min(len(side) for pair in sides for side in pair) < MIN_KNOTS:
             return None
         low, high = (FINER * max(len(pair[side]) for pair in sides) for side in (0, 1))
         means = np.zeros((count, low + high + 1, middle[1].size))
@@ -141,7 +141,7 @@ class _Axes:
     def _knots_to_side(self, k: int, way: int) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
         """Yield V, best x and whitener at successive knots on one side, until V falls by DEPTH."""
         highest, near = self.best.value - self.best.log_volume, self.best.position
-        for knot in range(1, MOST_KNOTS + 1):
+        for knot in range(1, MAX_KNOTS + 1):
             away = way * knot * KNOT_GAP * self.spread[:, k]
             given = self.marginal.given(self.best.position[self.marginal.scales] + away, near)
             found = None if given is None else self._knot_at(given)
@@ -183,8 +183,8 @@ def _quantiles_of_knots(heights: np.ndarray, first: int) -> tuple[np.ndarray, np
     step = inner[1] - inner[0]
     outer = step * np.arange(1, 1 + FINE * BEYOND)
     spline = _cubic_spline(knots, heights)
-    low = max(float(spline(knots[0], 1)), LEAST_SLOPE)
-    high = min(float(spline(knots[-1], 1)), -LEAST_SLOPE)
+    low = max(float(spline(knots[0], 1)), MIN_SLOPE)
+    high = min(float(spline(knots[-1], 1)), -MIN_SLOPE)
     places = np.concatenate([knots[0] - outer[::-1], inner, knots[-1] + outer])
     logs = np.concatenate(
         [heights[0] - low * outer[::-1], spline(inner), heights[-1] + high * outer]

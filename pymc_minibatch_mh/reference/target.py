@@ -42,7 +42,7 @@ CHECK_POINTS, CHECK_READS = 3, 300_000
 #: Maximum number of evenly spaced rows in the comparison for stored data.
 CHECK_ROWS = 100_000
 #: Maximum logarithm of an inverse scale whose square does not overflow.
-MOST_SHRUNK = 350.0
+MAX_SHRUNK = 350.0
 #: Number of rows above which the search for the mode ends one Newton step early.
 MANY_ROWS = 100_000
 
@@ -244,7 +244,7 @@ class Target:
                 "support. Pass other initvals= or initial_point=."
             )
         for one in self.factorization.maps:
-            if not one.log_jacobian(position) < MOST_SHRUNK * len(one.indices):
+            if not one.log_jacobian(position) < MAX_SHRUNK * len(one.indices):
                 return MinibatchError(
                     f"{one.name!r} is sampled through {one.label}, but a factor is almost zero at "
                     "the starting point, for example for the last basis functions of an HSGP "

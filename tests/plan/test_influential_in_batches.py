@@ -84,7 +84,7 @@ def test_members_of_a_rare_group_are_read_at_every_update(rare, method):
 @pytest.mark.parametrize("seed", range(2))
 def test_rare_levels_are_found_where_typical_moves_are_few(monkeypatch, seed):
     """The four moves of large data, and ten columns, none of which moves far in all of them."""
-    monkeypatch.setattr(taylor, "CALIBRATION_READS", taylor.FEWEST_MOVES * ROWS)
+    monkeypatch.setattr(taylor, "CALIBRATION_READS", taylor.MIN_MOVES * ROWS)
     model, members = few_members(10, seed)
     assert set(members) <= set(PenaltyMH(model=model).plan.heavy)
 
@@ -92,7 +92,7 @@ def test_rare_levels_are_found_where_typical_moves_are_few(monkeypatch, seed):
 @pytest.mark.slow
 def test_rare_levels_are_found_among_a_million_rows():
     """Of which a preparation makes four moves only."""
-    model, members = few_members(10, rows=taylor.CALIBRATION_READS // taylor.FEWEST_MOVES)
+    model, members = few_members(10, rows=taylor.CALIBRATION_READS // taylor.MIN_MOVES)
     np.testing.assert_array_equal(PenaltyMH(model=model).plan.heavy, members)
 
 

@@ -63,10 +63,10 @@ def test_chunks_say_the_same_as_all_rows_at_once(chunks):
 def test_a_share_of_all_rows_is_read_always_at_most(monkeypatch):
     changes = alike(2, 0.1, rows=5_000)
     changes[:, ::10] += 0.05
-    monkeypatch.setattr(heavy, "MOST_SHARE", 0.02)
+    monkeypatch.setattr(heavy, "MAX_SHARE", 0.02)
     # The group is too large to be read at every update, and no part of it would be worth it.
     assert chosen(changes) == []
-    monkeypatch.setattr(heavy, "MOST_SHARE", 0.2)
+    monkeypatch.setattr(heavy, "MAX_SHARE", 0.2)
     assert chosen(changes) == list(range(0, 5_000, 10))
 
 
