@@ -53,6 +53,7 @@ class Term(NamedTuple):
     difference: Any = None
     slopes: Any = None
     thirds: Any = None
+    values: Any = None
 
     @property
     def n_arguments(self) -> int:
@@ -84,6 +85,8 @@ class RowSpace(NamedTuple):
     #: Graphs of all rows (``mh_graph_differences``, ``mh_graph_derivatives``).
     differences: Any = None
     derivatives: Any = None
+    #: Groups as observations (``mh_groups``).
+    groups: Any = None
 
     @property
     def n_terms(self) -> int:

@@ -90,6 +90,7 @@ typedef struct mh_term {
                                    -> r(new) - r(position), its rounding error in epsilons */
     mh_row_function slopes;     /* (predictors, taken) -> value, gradient (m), Hessian (m (m + 1)/2) */
     mh_row_function thirds;     /* (predictors, taken) -> f_abc for a <= b <= c, in this order */
+    mh_row_function values;     /* (predictors, taken) -> value */
 } mh_term;
 
 /* Writes differences of remainders, and to `scales` the larger of each row's two log-likelihoods.
@@ -99,13 +100,46 @@ typedef void (*mh_graph_differences)(const double *position, const double *new_p
 /* Adds value and gradient to `sums`, (1 + d,), and the Hessian to `hessian`, (d, d), if wanted. */
 typedef void (*mh_graph_derivatives)(const double *position, const int64_t *rows, const int64_t *ends, const int64_t *context, int64_t wants_hessian, double *sums, double *hessian);
 
-typedef struct mh_rows { /* all rows of a model, as terms (linear predictors) or compiled graphs */
+/* Groups as observations: the effect of each is integrated out by Q frozen nodes z_gq,
+ *
+ *     l_g(theta) = log sum_q exp F_gq,   F_gq = log w_gq + sum over the group's rows of f_i,
+ *
+ * where row i is evaluated at theta with the effect alpha_gq = location.theta + offset + tau z_gq as
+ * coordinate d, and tau = spread * theta_s^(1/root), s = `scale`. */
+typedef struct mh_groups {
+    int64_t size, order;   /* number of coordinates d; order of the remainders: 0, 1 or 2 */
+    int64_t n_groups, n_terms, n_nodes, n_rows;
+    const mh_term *terms;  /* functions of d + 1 coordinates, (n_terms,) */
+    const int64_t *rows;   /* numbers within their terms, sorted by term and group, (n_rows,) */
+    const int64_t *starts; /* first of a group's `rows`, then an end, (n_terms, n_groups + 1) */
+    const double *nodes, *log_weights; /* z and log w, (n_groups, n_nodes) */
+    const double *location;            /* (d,) */
+    double offset, spread;
+    int64_t scale, root; /* coordinate of the scale; root: 1 or 2 */
+} mh_groups;
+
+/* A group at the centre: its nodes, with derivatives in whitened coordinates. */
+typedef struct mh_nodes {
+    int64_t n_nodes, size;
+    double *values, *shares;       /* F_q, and exp F_q over their sum, (n_nodes,) */
+    double *gradients, *hessians;  /* of F_q, (n_nodes, d) and (n_nodes, d, d) */
+    double *third;                 /* mean of the third derivatives by shares, (d, d, d) */
+} mh_nodes;
+
+/* Bounds over a ball around the centre of derivatives of each node's F_q along any unit direction. */
+typedef struct mh_suprema {
+    const double *second, *third, *fourth; /* of the absolute derivatives, (n_nodes,) */
+    const double *upward;                  /* of the second derivative, 0 if F_q is concave */
+} mh_suprema;
+
+typedef struct mh_rows { /* all rows of a model: terms (linear predictors), graphs, or groups */
     int64_t size, n_terms;      /* number of coordinates d; number of observed variables */
     const int64_t *term_starts; /* first row of each term, then number of all rows, (n_terms + 1,) */
     const int64_t *context;     /* addresses of data, passed to the model's functions */
-    const mh_term *terms;       /* (n_terms,); NULL if rows are graphs */
+    const mh_term *terms;       /* (n_terms,); NULL if rows are graphs or groups */
     mh_graph_differences differences;
     mh_graph_derivatives derivatives;
+    const mh_groups *groups; /* NULL unless rows are groups */
 } mh_rows;
 
 /* ---- Control variates, bounds on their remainders, and rows drawn in advance. ---- */

@@ -55,6 +55,7 @@ class GaussianRows(NamedTuple):
     terms: None = None
     differences: None = None
     derivatives: str = "mh_derivatives_of_gaussian"
+    groups: None = None
 
 
 class ProposalCheck:

@@ -94,7 +94,7 @@ class Terms:
     """Rows of some terms, as ``mh_rows`` without anything to evaluate them."""
 
     size = 0
-    context = terms = differences = derivatives = None
+    context = terms = differences = derivatives = groups = None
 
     def __init__(self, starts):
         self.term_starts = np.array(starts)

@@ -69,6 +69,7 @@ class Rows(NamedTuple):
     terms: None = None
     differences: int = differences
     derivatives: None = None
+    groups: None = None
 
     @property
     def n_terms(self):
