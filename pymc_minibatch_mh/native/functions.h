@@ -94,6 +94,16 @@ mh_status mh_moments_of_move(const mh_rows *rows, const double *position, const 
 /* Largest ratio |dU_i| / (c_i M) of n rows; `worst` is its index. */
 double mh_largest_of(const double *differences, const double *scales, const double *c, int64_t n, double m, double inverse_temperature, int64_t *worst);
 
+/* ---- over_nodes.c: groups as observations, in whitened coordinates ---- */
+/* Write the third derivative of a group's log-likelihood at the centre, (d, d, d). */
+mh_status mh_tensor_of_nodes(const mh_nodes *nodes, double *tensor, mh_arena *scratch);
+/* A bound of |T[v, v, v]| over unit vectors v: the root of the Frobenius norm of T1 T1', T1 the
+ * unfolding of T, (d, d^2). */
+mh_status mh_norm_of_tensor(const double *tensor, int64_t size, double *norm, mh_arena *scratch);
+/* Bounds of the absolute third and fourth derivative along any unit direction over the ball, infinite
+ * where suprema are not finite. */
+mh_status mh_bound_over_nodes(const mh_nodes *nodes, const mh_suprema *suprema, double radius, double *third, double *fourth, mh_arena *scratch);
+
 /* ---- posterior.c ---- */
 /* Write beta [T(new) - T(position)], T the expansion, without cancellation of two large values. */
 mh_status mh_expansion_change(const mh_reference *reference, const double *position, const double *new_position, double *change, mh_arena *scratch);
