@@ -4,31 +4,31 @@
  *     l'''  = E F''' + 3 Cov(F', F'') + kappa_3(F'),
  *     l'''' = E F'''' + 4 Cov(F', F''') + 3 Var F'' + 6 kappa(F', F', F'') + kappa_4(F'),
  *
- * with moments over nodes of weights p_q, proportional to exp F_q; at the centre they are the shares.
- * Let k_q and C_q be gradient and Hessian of F_q at the centre less their means by shares, R the
- * radius, b_2q, b_3q, b_4q the suprema in the ball, a_q that of the second derivative upwards, a, b_2
- * and b_3 their means by shares. Then, in Euclidean and Frobenius norms:
+ * with moments over nodes of weights p_q, proportional to exp F_q; at the centre they are the
+ * shares s_q. Let k_q and C_q be gradient and Hessian of F_q at the centre less their means by
+ * shares, R the radius, b_2q, b_3q, b_4q the suprema in the ball, a_q that of the second derivative
+ * upwards, and a, b_2, b_3 their means by shares. Then, in Euclidean and Frobenius norms:
  *
- *   weights    log sum_t s_t exp dF_t >= sum_t s_t dF_t by Jensen's inequality, so that log p_q rises
- *              by R |k_q| + min{R^2/2 (a_q + b_2), R^2/2 |C_q| + R^3/6 (b_3q + b_3)} at most;
- *   gradients  k_q moves by R min{max(b_2q + a, b_2 + a_q), |C_q| + R/2 (b_3q + b_3)} at most.
+ *   weights    log sum_t s_t exp dF_t >= sum_t s_t dF_t by Jensen's inequality: log p_q rises by at
+ *              most R |k_q| + min{R^2/2 (a_q + b_2), R^2/2 |C_q| + R^3/6 (b_3q + b_3)};
+ *   gradients  k_q moves by at most R min{max(b_2q + a, b_2 + a_q), |C_q| + R/2 (b_3q + b_3)}.
  *
  * The same holds for the product of the weights of a pair of nodes, by k_q + k_t and C_q + C_t, and
- * for the difference of their gradients, by k_q - k_t and C_q - C_t. Moments are those about a common
- * value, or of pairs, as Var X = E(X - X')^2/2 and mu_4(X) <= E(X - X')^4/2 for independent X, X'.
- * Minkowski's inequality joins what is known at the centre with moves from there. Symmetric forms
- * are largest where their directions coincide (Banach), so that one direction is enough. */
+ * for the difference of their gradients, by k_q - k_t and C_q - C_t. Moments are those about a
+ * common value, or of pairs: Var X = E(X - X')^2/2 and mu_4(X) <= E(X - X')^4/2 for independent X
+ * and X'. Minkowski's inequality joins what is known at the centre with moves from there. Symmetric
+ * forms are largest where their directions coincide (Banach): one direction is enough. */
 #include "inside.h"
 
 /* Exceeds 1 by far more than rounding errors. Results are sums of products of non-negative numbers,
- * with relative errors of 1e-16 times the number of terms, below 1e-12; exponents add 1e-16 |F_q|, and
- * means that are subtracted 1e-16 times the ratio of gradients to their differences. Both are below
- * 1e-9 for |F_q| and ratios below 1e6; beyond, F_q and its gradients themselves are not better. */
+ * with relative errors of 1e-16 times the number of terms, below 1e-12; exponents add 1e-16 |F_q|,
+ * and means that are subtracted 1e-16 times the ratio of gradients to their differences. Both are
+ * below 1e-9 for |F_q| and ratios below 1e6; beyond, F_q and its gradients are not better known. */
 static const double ABOVE_ROUNDING = 1.0 + 1e-9;
 /* Pairs with a smaller product of weights are bounded by the lengths of gradients alone. */
 static const double NEGLIGIBLE = 1e-9;
 
-/* Nodes at the centre. Impossible ones, F_q = -inf, have no share, zeros, and no weight anywhere. */
+/* Nodes at the centre. Impossible ones, F_q = -inf, have zeros, and no weight anywhere. */
 typedef struct centred_nodes {
     int64_t count, size, n_entries; /* d, and number d (d + 1)/2 of entries of a lower triangle */
     double *gradients, *hessians;   /* k_q, (count, d); C_q, (count, n_entries) */
@@ -68,7 +68,8 @@ static void add_squares(const double *v, int64_t size, double weight, double *lo
 /* ---- Nodes at the centre. ---- */
 
 /* Subtract from lines of n numbers their mean by shares; `mean` is scratch, (n,). */
-static void centre_lines(const double *shares, int64_t count, int64_t n, double *lines, double *mean)
+static void centre_lines(const double *shares, int64_t count, int64_t n, double *lines,
+                         double *mean)
 {
     mh_fill(mean, n, 0.0);
     for (int64_t q = 0; q < count; q++)
@@ -150,7 +151,8 @@ mh_status mh_norm_of_tensor(const double *tensor, int64_t size, double *norm, mh
     MH_VECTOR(double, products, scratch, start_of_line(size));
     for (int64_t i = 0; i < size; i++)
         for (int64_t j = 0; j <= i; j++)
-            products[start_of_line(i) + j] = mh_inner(tensor + i * width, tensor + j * width, width);
+            products[start_of_line(i) + j] =
+                mh_inner(tensor + i * width, tensor + j * width, width);
     *norm = above_rounding(sqrt(norm_of_triangle(products, size)));
     return MH_OK;
 }
@@ -164,8 +166,8 @@ static double rise_of_weight(double radius, double length, double norm, double u
     return radius * length + mh_smaller(half * upward, half * norm + mh_cube(radius) / 6.0 * third);
 }
 
-/* Bound of the difference of second derivatives within a radius; their Hessians at the centre differ
- * by `norm`. The difference of gradients moves by this on average, so by half the radius. */
+/* Bound of the difference of second derivatives within a radius; Hessians at the centre differ by
+ * `norm`. Gradients move by the mean on the way, so by what is bounded with half the radius. */
 static double curvature_apart(const node_bounds *a, const node_bounds *b, double norm,
                               double radius)
 {
@@ -209,8 +211,8 @@ typedef struct node_moments {
     double second, fourth, curvature;
 } node_moments;
 
-/* Sums over nodes or pairs: of x x' and |x|^2 x x', x their gradient at the centre; of powers of the
- * bound of its move; and of squares of second derivatives. */
+/* Sums over nodes or pairs: of x x' and |x|^2 x x', x their gradient at the centre; of powers of
+ * the bound of its move; and of squares of second derivatives. */
 typedef struct moment_sums {
     double *square, *quartic; /* lower triangles */
     double turn, turn_square, turn_quartic, curvature;
@@ -242,8 +244,8 @@ static node_moments join_moments(const moment_sums *sums, int64_t size)
         sums->curvature};
 }
 
-/* Moments about the mean of gradients by shares. Their mean by weights is at most `shift` from it: 0
- * at the centre, and within the radius R it moves by their moves and by R Var F'. */
+/* Moments about the mean of gradients by shares. Their mean by weights is at most `shift` from it:
+ * 0 at the centre, and within the radius R it moves by their moves and by R Var F'. */
 static mh_status moments_of_nodes(const centred_nodes *at, const node_bounds *each,
                                   const node_bounds *mean, double radius, node_moments *out,
                                   mh_arena *scratch)
