@@ -221,7 +221,7 @@ def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
     price = costs.CANDIDATE if tables.copy.lines.size else costs.OBSERVATION
     heavy = np.flatnonzero(drawn > costs.INCLUDED_OBSERVATION / price)
     all_drawn = float(drawn.sum(dtype=np.float64))
-    light = all_drawn - float(drawn[heavy].sum(dtype=np.float64))
+    light = float(np.delete(drawn, heavy).sum(dtype=np.float64))
     # Without influential rows, a proposal evaluates at most all rows.
     worthwhile = heavy.size + light <= WORTHWHILE * min(all_drawn, drawn.size)
     return heavy.astype(np.int64) if worthwhile else NO_ROWS

@@ -244,6 +244,10 @@ class FormRows:
         expressions = (partial_derivatives(function, (3,)) for function in self.functions)
         return self._compile(("thirds", 3), 1, expressions)
 
+    def values(self) -> list[FunctionAt]:
+        """Compile the log-likelihood alone (``mh_row_function``)."""
+        return self._compile(("values", 0), 1, [(function.root,) for function in self.functions])
+
     def functions_of(self, order: int | None, derivatives: bool, skewness: bool) -> list[dict]:
         """Compile the requested functions of each term; keys are names of fields in a ``Term``."""
         roles: dict[str, list[FunctionAt]] = {}
@@ -283,6 +287,8 @@ class _Rows:
     """Base class of observations as functions of linear predictors."""
 
     cheap_hessian = True
+    #: Mean number of evaluations of a row function in an observation.
+    evaluations = 1.0
 
     def __init__(self, rows: FormRows, source: ArrayRows) -> None:
         self._rows = rows

@@ -214,8 +214,8 @@ class GraphRows:
 
     #: Whether a Hessian takes one evaluation of the data instead of one per coordinate.
     cheap_hessian = False
-    #: Whether third derivatives can be averaged over the posterior.
-    has_skewness = False
+    #: Whether third derivatives can be averaged over the posterior; see form_rows.
+    has_skewness, evaluations = False, 1.0
 
     def __init__(
         self,

@@ -16,8 +16,10 @@ from pymc_minibatch_mh.compiled.graphs import (
     numba_options,
     row_source,
 )
+from pymc_minibatch_mh.compiled.group_rows import GroupRows
 from pymc_minibatch_mh.compiled.prior import GraphPrior, Prior, ScalarPrior, compiled_slopes
 from pymc_minibatch_mh.compiled.scalar_functions import INTEGERS, NUMBERS, called_by_library
+from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
 from pymc_minibatch_mh.expressions.graph import LoweringError
 from pymc_minibatch_mh.model.factorization import Factorization
@@ -39,7 +41,7 @@ from pymc_minibatch_mh.structure.row_function import (
 #: Signature of the compiled densities of random effects: see ``mh.h``.
 ELEMENT_DENSITY = types.void(NUMBERS, INTEGERS, NUMBERS)
 #: Compiled observations with the addresses of their data in this process.
-PlacedRows = PlacedFormRows | StoredFormRows | GraphRows
+PlacedRows = PlacedFormRows | StoredFormRows | GraphRows | GroupRows
 
 
 class CompiledModel:
@@ -51,6 +53,14 @@ class CompiledModel:
             # Invalid arguments raise an error here, even if no graph needs them.
             numba_options(compile_kwargs)
         self.compile_kwargs = compile_kwargs
+
+    def without_functions(self) -> "CompiledModel":
+        """The same model without compiled functions."""
+        return CompiledModel(self.factorization, self.compile_kwargs)
+
+    def make_source(self) -> ArrayRows:
+        """Observations with values of the other variables of their own."""
+        return row_source(self.factorization)
 
     @cached_property
     def row_functions(self) -> list[RowFunction] | BoundsError:

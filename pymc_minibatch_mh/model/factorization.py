@@ -6,6 +6,7 @@ their exact Jacobian and draws are mapped back, so the model's posterior does no
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -100,6 +101,10 @@ class Factorization:
     maps: tuple[Bijection, ...] = ()
     #: Variables in products of parameters in observations, with reasons why they are not mapped.
     refused: tuple[tuple[str, str], ...] = ()
+    #: The same density in the model's own value variables; None if there are no bijections.
+    unmapped: "Factorization | None" = None
+    #: Blocks of effects that are integrated out: they are not part of the position.
+    integrated: tuple[Block, ...] = ()
 
     @property
     def size(self) -> int:
@@ -188,6 +193,13 @@ class Factorization:
         if self.other_values not in rows:
             return []
         return [block.name for block in self.others if np.dtype(block.variable.dtype).kind != "f"]
+
+
+class WholeDraws(NamedTuple):
+    """Factorization of all variables, and their value variables at draws, shape (..., d)."""
+
+    factorization: Factorization
+    values: np.ndarray
 
 
 def factorize(

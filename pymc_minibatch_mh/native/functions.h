@@ -84,6 +84,24 @@ mh_status mh_derivatives_of_rows(const mh_rows *rows, const double *position, co
 /* Add half of the third derivatives, contracted with L L^T in two indices, to `out`, (d,). */
 mh_status mh_skewness_of_rows(const mh_rows *rows, const double *position, const double *factor, const int64_t *numbers, const int64_t *ends, double *out, mh_arena *scratch);
 
+/* ---- groups.c, group_nodes.c: groups as observations; coordinates w have theta = centre + factor w,
+ *      factor (d, d) ---- */
+/* Write differences of remainders of n groups; `ends`, (3, d): centre, both positions relative to it. */
+mh_status mh_differences_of_groups(const mh_groups *groups, const double *ends, const int64_t *numbers, int64_t n, double *differences, double *scales, mh_arena *scratch);
+/* Add value and gradient to `sums`, (1 + d,), and the Hessian to `hessian`, (d, d), if wanted. */
+mh_status mh_derivatives_of_groups(const mh_groups *groups, const double *theta, const int64_t *numbers, int64_t n, int64_t wants_hessian, double *sums, double *hessian, mh_arena *scratch);
+/* Write F_q of n groups, (n, n_nodes). */
+mh_status mh_values_of_nodes(const mh_groups *groups, const double *theta, const int64_t *numbers, int64_t n, double *values, mh_arena *scratch);
+/* Write predictors of these groups' rows at all nodes and norms of their derivatives in w, with entries
+ * (row, node, predictor) of each term from entry `begins` on, (n_terms,). */
+mh_status mh_place_nodes(const mh_groups *groups, const double *theta, const double *factor, int64_t first, int64_t last, const int64_t *begins, double *values, double *norms, mh_arena *scratch);
+/* Write norms of the sums of weights v v', with v these derivatives, (n_kinds, n, n_nodes); `weights`,
+ * (n_kinds, n_entries). */
+mh_status mh_norms_of_nodes(const mh_groups *groups, const double *theta, const double *factor, int64_t first, int64_t last, const int64_t *begins, int64_t n_entries, int64_t n_kinds, const double *weights, double *norms, mh_arena *scratch);
+/* Write bounds c, (n_radii, n), with |r(w)| <= c |w|^3 / 6 in each ball; radii ascend, and `suprema`,
+ * (n_radii, 4, n, n_nodes), are those of mh_suprema. */
+mh_status mh_bound_groups(const mh_groups *groups, const double *theta, const double *factor, int64_t first, int64_t last, int64_t n_radii, const double *radii, const double *suprema, double *c, mh_arena *scratch);
+
 /* ---- row_sums.c: rows in `drawn`, (n,), are numbered over all terms ---- */
 mh_status mh_add_derivatives(const mh_rows *rows, const double *theta, const int64_t *drawn, int64_t n, int64_t wants_hessian, double *sums, double *hessian, mh_arena *scratch);
 mh_status mh_row_values(const mh_rows *rows, const double *theta, const int64_t *drawn, int64_t n, double *out, mh_arena *scratch);

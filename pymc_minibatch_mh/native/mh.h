@@ -153,7 +153,7 @@ typedef struct mh_reference {
 } mh_reference;
 
 /* Kinds of tables of bounds: see moves.c. */
-enum { MH_DIRECTIONAL, MH_JOINT, MH_SHARP, MH_GIVEN, MH_CONSTANT };
+enum { MH_DIRECTIONAL, MH_JOINT, MH_SHARP, MH_GIVEN, MH_CONSTANT, MH_ENDS };
 
 /* Bounds |dU_i| <= c_i M of all rows, for proposals with both ends within a radius. */
 typedef struct mh_table {

@@ -6,7 +6,8 @@
  *
  * Kinds of tables of c_i, each with its M: sums over directions (MH_DIRECTIONAL); from the joint
  * length of the linear predictors (MH_JOINT); for a single linear predictor (MH_SHARP); by a user's
- * metric (MH_GIVEN); for all proposals alike, with M = 1 (MH_CONSTANT). */
+ * metric (MH_GIVEN); for all proposals alike, with M = 1 (MH_CONSTANT); of the remainder at either
+ * end, c_i |a|^3/6, instead of its change (MH_ENDS). */
 #include "inside.h"
 
 enum {
@@ -193,6 +194,8 @@ double mh_size_of_move(const mh_products *products, int64_t order, int64_t kind)
     double ends = 0.5 * (dots.here + dots.there);
     if (order != 1)
         ends = (dots.here * sqrt(dots.here) + dots.there * sqrt(dots.there)) / 6.0;
+    if (kind == MH_ENDS)
+        return ends * ROUNDING;
     double size = mh_smaller(ends, path(&dots, order, kind == MH_DIRECTIONAL));
     if (kind == MH_SHARP)
         size = mh_smaller(size, second_of_one_argument(&dots));

@@ -58,7 +58,7 @@ mh_status mh_differences_of_rows(const mh_rows *rows, const double *position,
                                  const int64_t *numbers, const int64_t *ends, double *differences,
                                  double *scales, mh_arena *scratch)
 {
-    if (!rows->terms) {
+    if (!rows->terms && !rows->groups) {
         rows->differences(position, new_position, centre, numbers, ends, rows->context,
                           differences, scales);
         return MH_OK;
@@ -71,6 +71,9 @@ mh_status mh_differences_of_rows(const mh_rows *rows, const double *position,
         of_move[size + j] = position[j] - centre[j];
         of_move[2 * size + j] = new_position[j] - centre[j];
     }
+    if (rows->groups)
+        return mh_differences_of_groups(rows->groups, of_move, numbers, ends[0], differences,
+                                        scales, scratch);
     for (int64_t k = 0, start = 0; k < rows->n_terms; start = ends[k++])
         if (ends[k] > start)
             MH_TRY(differences_of_term(rows->terms + k, of_move, size, numbers + start,
@@ -223,6 +226,9 @@ mh_status mh_derivatives_of_rows(const mh_rows *rows, const double *position,
                                  int64_t wants_hessian, double *sums, double *hessian,
                                  mh_arena *scratch)
 {
+    if (rows->groups)
+        return mh_derivatives_of_groups(rows->groups, position, numbers, ends[0], wants_hessian,
+                                        sums, hessian, scratch);
     if (!rows->terms) {
         rows->derivatives(position, numbers, ends, rows->context, wants_hessian, sums, hessian);
         return MH_OK;

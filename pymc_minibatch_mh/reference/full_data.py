@@ -436,4 +436,5 @@ class FullData:
     @property
     def _all_rows(self) -> list[slice]:
         step = CHUNK if self._source.in_memory else BLOCK_ROWS
+        step = max(1, int(step / self.rows.evaluations))
         return chunks_of(self.n_rows, step, cuts=self._source.cuts)

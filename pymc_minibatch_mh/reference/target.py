@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_minibatch_mh.compiled.form_rows import FormRows
-from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT, row_source
+from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT
 from pymc_minibatch_mh.compiled.model import CompiledModel, PlacedRows
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
@@ -69,12 +69,12 @@ class Target:
         self.taylor_order = taylor_order
         self.inverse_temperature = inverse_temperature
         self.covariance = covariance
-        self.source: ArrayRows = row_source(self.factorization)
+        self.source: ArrayRows = compiled.make_source()
 
     def __reduce__(self) -> tuple:
         """Settings and model, without compiled functions and addresses."""
-        compiled = CompiledModel(self.factorization, self.compiled.compile_kwargs)
-        return Target, (compiled, self.taylor_order, self.inverse_temperature, self.covariance)
+        compiled = self.compiled.without_functions()
+        return type(self), (compiled, self.taylor_order, self.inverse_temperature, self.covariance)
 
     @property
     def row_functions(self) -> list[RowFunction] | BoundsError:

@@ -31,6 +31,7 @@ def reparametrize_by(factorization: Factorization, maps: Sequence[Bijection]) ->
         terms=tuple(terms),
         natural=dict(zip(factorization.natural, graphs[len(terms) :], strict=True)),
         maps=(*factorization.maps, *maps),
+        unmapped=factorization.unmapped or factorization,
     )
 
 

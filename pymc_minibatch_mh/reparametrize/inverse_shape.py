@@ -42,7 +42,7 @@ class InverseShape(Bijection):
     one. An infinite shape is κ = 0, the lower end of the support.
     """
 
-    power: int
+    power: float
     lower_bounded = True
 
     def inverse(self, position: Any) -> list[IndexedValues]:
@@ -57,7 +57,7 @@ class InverseShape(Bijection):
     def log_jacobian(self, position: Any) -> Any:
         """Log-Jacobian, the sum of log(power/κ)."""
         logs = self._log_shape(position).sum(axis=0) / self.power
-        return logs + self.indices.size * np.log(self.power)
+        return logs + self.indices.size * np.log(abs(self.power))
 
     def _log_shape(self, position: Any) -> Any:
         log = pt.log if isinstance(position, Variable) else np.log

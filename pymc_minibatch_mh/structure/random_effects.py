@@ -223,6 +223,18 @@ def split_prior(factorization: Factorization, elements: RandomEffects) -> LevelP
     )
 
 
+def prior_without(factorization: Factorization, factor: GroupingFactor) -> Variable:
+    """Graph of the prior without the summands that depend on the levels of a factor.
+
+    NotSeparableError unless each summand depends on at most one level.
+    """
+    prior = _PriorSum(factorization)
+    (piece, *others) = prior.smallest_split(factor)
+    if others:
+        raise NotSeparableError(f"{factor.name!r} has a prior that couples effects")
+    return prior.rest(piece)
+
+
 class _LabelledFactor(NamedTuple):
     """A grouping factor, and a label for every entry of each part of the prior."""
 
@@ -262,6 +274,16 @@ class _PriorSum:
         labels[factor.places] = np.arange(factor.places.size)
         self._known.assign(labels)
         return _LabelledFactor(factor, [self._known.of(part).ravel() for part, _ in self._parts])
+
+    def rest(self, piece: _LabelledFactor) -> Variable:
+        """Graph of all summands of the prior that do not depend on a level of a factor."""
+        total = pt.constant(0.0)
+        for (part, sign), label in zip(self._parts, piece.labels, strict=True):
+            outside = np.flatnonzero(label < 0)
+            if outside.size:
+                untouched = outside.size == label.size
+                total += sign * (part if untouched else part.ravel()[outside]).sum()
+        return total
 
     def density(self, piece: _LabelledFactor) -> Variable:
         """Graph of the log-prior of each level of a factor, shape (G,)."""
@@ -326,9 +348,11 @@ class _LevelLabels:
         asked = {v for node in self._nodes for v in (*node.inputs, *node.outputs)} | set(graphs)
         values = [v for v in asked if not isinstance(v, Constant) and hasattr(v.type, "ndim")]
         # Shapes, and indices of operations that rearrange entries, do not depend on the position.
-        at = pytensor.function([position, others], values, mode=IN_PYTHON, on_unused_input="ignore")
+        evaluate = pytensor.function(
+            [position, others], values, mode=IN_PYTHON, on_unused_input="ignore"
+        )
         with np.errstate(all="ignore"):
-            found = at(np.full(factorization.size, 0.5), np.zeros(others.type.shape or 0))
+            found = evaluate(np.full(factorization.size, 0.5), np.zeros(others.type.shape or 0))
         self._values: dict[Variable, Any] = dict(zip(values, found, strict=True))
         self._known: dict[Variable, np.ndarray] = {}
 

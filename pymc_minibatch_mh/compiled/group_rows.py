@@ -1,0 +1,204 @@
+"""Groups as observations: the rows of each group, with its effect integrated out by nodes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from pymc_minibatch_mh.compiled.form_rows import DataLeaves, FormRows, TermLayout
+from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.expressions.graph import CoordinateIndex, Gather, Monomial
+from pymc_minibatch_mh.native.forms import RowSpace
+from pymc_minibatch_mh.native.library import LaidOut, function
+from pymc_minibatch_mh.structure.predictors import LinearForm, read_coordinates
+from pymc_minibatch_mh.structure.row_function import RowFunction, predictor_forms
+from pymc_minibatch_mh.structure.small_groups import SmallGroups
+
+
+class Nodes(NamedTuple):
+    """Nodes z of every group and logarithms of their weights, shape (groups, nodes) each."""
+
+    z: np.ndarray
+    log_weights: np.ndarray
+
+
+class GroupRecord(NamedTuple):
+    """Groups with their rows, nodes and compiled functions: ``mh_groups``."""
+
+    size: int
+    order: int
+    n_terms: int
+    n_nodes: int
+    terms: LaidOut
+    rows: np.ndarray
+    starts: np.ndarray
+    nodes: np.ndarray
+    log_weights: np.ndarray
+    location: np.ndarray
+    offset: float
+    spread: float
+    scale: int
+    root: int
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return self.starts.shape[1] - 1
+
+
+@dataclass(frozen=True, eq=False)
+class GroupLayout:
+    """Rows of all groups as functions of the position and, as last coordinate, the group's effect.
+
+    `rows` are row numbers within the terms, sorted by term and group, from `starts` on, shape
+    (terms, groups + 1). `scale_at` is the coordinate of the scale, to the power `root`.
+    """
+
+    groups: SmallGroups
+    functions: tuple[RowFunction, ...]
+    size: int
+    scale_at: int
+    location: np.ndarray
+    rows: np.ndarray
+    starts: np.ndarray
+    root: int = 1
+
+    @classmethod
+    def from_functions(
+        cls, functions: Sequence[RowFunction], groups: SmallGroups, total: int, root: int
+    ) -> Self:
+        """Layout for row functions of all `total` coordinates, effects included."""
+        order, starts, begin = [], [], 0
+        for levels in groups.levels:
+            ends = np.searchsorted(np.sort(levels), np.arange(groups.n_groups + 1))
+            order.append(np.argsort(levels, kind="stable"))
+            starts.append(begin + ends)
+            begin += levels.size
+        size = total - groups.n_groups
+        block = groups.block
+        location = np.zeros(size)
+        for k, weight in groups.location:
+            location[_without_block(k, block.start, block.stop)] += weight
+        moved = tuple(
+            replace(f, arguments=tuple(_moved_form(x, groups, size) for x in f.arguments))
+            for f in functions
+        )
+        scale_at = _without_block(groups.scale, block.start, block.stop)
+        rows = np.concatenate(order).astype(np.int64)
+        return cls(groups, moved, size, scale_at, location, rows, np.array(starts, np.int64), root)
+
+    @property
+    def is_read(self) -> np.ndarray:
+        """Whether groups depend on a coordinate, shape (d,)."""
+        is_read = self.location != 0.0
+        is_read[self.scale_at] = True
+        is_read[[k for k in read_coordinates(predictor_forms(self.functions)) if k < self.size]] = (
+            True
+        )
+        return is_read
+
+    def record(self, nodes: Nodes, terms: LaidOut, order: int) -> GroupRecord:
+        """C record with some nodes, and with terms that have compiled functions."""
+        return GroupRecord(
+            self.size, order, len(self.functions), nodes.z.shape[1], terms, self.rows, self.starts,
+            *nodes, self.location, self.groups.offset, self.groups.spread, self.scale_at, self.root,
+        )  # fmt: skip
+
+
+def _without_block(k: int, start: int, stop: int) -> int:
+    """Coordinate in a position without the effects from `start` to `stop` - 1."""
+    return k if k < start else k - (stop - start)
+
+
+def _moved_form(form: LinearForm, groups: SmallGroups, size: int) -> LinearForm:
+    """Linear predictor of a position without effects and, as last coordinate, the own effect."""
+    start, stop = groups.block.start, groups.block.stop
+
+    def moved(index: CoordinateIndex) -> CoordinateIndex:
+        if not isinstance(index, Gather):
+            return _without_block(index, start, stop)
+        if index.first == start:
+            return size
+        return replace(index, first=_without_block(index.first, start, stop))
+
+    return LinearForm(tuple(Monomial(t.factor, t.monomial, moved(t.place)) for t in form.terms))
+
+
+class GroupRows:
+    """Groups as observations, in memory, at frozen nodes."""
+
+    #: Groups have Hessians at the price of their rows; no compiled averages of third derivatives.
+    cheap_hessian, has_skewness = True, False
+
+    def __init__(self, layout: GroupLayout, nodes: Nodes, source: ArrayRows) -> None:
+        self.layout, self.nodes, self.source = layout, nodes, source
+        self.context = np.array(source.others_address, dtype=np.int64)
+        self._forms = FormRows(layout.functions, layout.size + 1)
+
+    @property
+    def evaluations(self) -> float:
+        """Mean number of a group's rows times nodes."""
+        layout = self.layout
+        return max(layout.rows.size / layout.groups.n_groups, 1.0) * self.nodes.z.shape[1]
+
+    def at_nodes(self, nodes: Nodes) -> "GroupRows":
+        """The same groups and compiled functions, at other nodes."""
+        _ = self.terms  # shared by the copy
+        other = object.__new__(GroupRows)
+        other.__dict__.update({**self.__dict__, "nodes": nodes})
+        return other
+
+    def at(self, source: ArrayRows) -> "GroupRows":
+        """The same groups and compiled functions, with the other variables of a source."""
+        other = self.at_nodes(self.nodes)
+        other.source = source
+        other.context = np.array(source.others_address, dtype=np.int64)
+        return other
+
+    def on_block(self, block: ArrayRows) -> Self:
+        """The groups themselves, because their rows are in memory."""
+        return self
+
+    @cached_property
+    def terms(self) -> LaidOut:
+        """C records of the terms, with compiled functions."""
+        leaves = [DataLeaves(function) for function in self.layout.functions]
+        roles = {name: getattr(self._forms, name)() for name in ("values", "slopes", "thirds")}
+        layouts = [
+            TermLayout(f.arguments, leaf, taken)
+            for f, leaf, taken in zip(
+                self.layout.functions, leaves, self._forms.leaves, strict=True
+            )
+        ]
+        self._layouts: Any = layouts
+        return LaidOut(
+            "mh_term",
+            [
+                layout.term._replace(**{name: compiled[k] for name, compiled in roles.items()})
+                for k, layout in enumerate(layouts)
+            ],
+        )
+
+    def record(self, order: int = 2) -> LaidOut:
+        """C record of the groups with remainders of an order."""
+        return LaidOut("mh_groups", self.layout.record(self.nodes, self.terms, order))
+
+    def space(
+        self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False
+    ) -> RowSpace:
+        """Addresses of the groups' data and compiled functions, for remainders of an `order`."""
+        starts = self.source.term_starts
+        record = self.record(2 if order is None else order)
+        return RowSpace(self.layout.size, starts, self.context, groups=record)
+
+    def values_at(self, theta: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """F_q of some groups, shape (groups, nodes)."""
+        out = np.empty((groups.size, self.nodes.z.shape[1]))
+        function("mh_values_of_nodes")(self.record(), theta, groups, groups.size, out)
+        return out
+
+    def describe_undefined(self, term: int, row: int, position: np.ndarray) -> str:
+        """Description of a group without finite derivatives."""
+        return f"in group {row} of {self.layout.groups.factor.name!r}"

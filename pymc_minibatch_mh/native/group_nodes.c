@@ -1,0 +1,423 @@
+/* Nodes of groups with their derivatives, sums of the groups' derivatives, and bounds.
+ *
+ * Derivatives are in coordinates w of theta = centre + factor w: see groups.c for the notation. */
+#include "groups.h"
+
+/* Sums over rows, with derivatives in coordinates w of theta = centre + factor w. */
+typedef struct node_sums {
+    const mh_groups *groups;
+    const double *nodes; /* z of this group, (n_nodes,) */
+    double *factor;      /* with a row and a column of zeros for the effect, (d + 1, d + 1) */
+    double *location;    /* derivative of the effects' location, (d + 1,) */
+    double *vectors;     /* position without the effect, and a unit effect, (2, d + 1) */
+    double *effects, *forms, *along, *bends; /* bends: sums of f_a c_a at each node */
+    mh_group_scale scale;
+    int64_t orders; /* 0, 1 or 2: derivatives to sum; 3: third derivatives alone */
+    mh_nodes *out;
+} node_sums;
+
+/* Write derivatives v_a of a row's predictors at a node, (m, d). */
+static void write_along(const node_sums *sums, const double *unit, int64_t m, int64_t q)
+{
+    const int64_t size = sums->out->size;
+    const double *scale = sums->factor + sums->groups->scale * (size + 1);
+    const double wider = sums->scale.first * sums->nodes[q];
+    for (int64_t a = 0; a < m; a++)
+        for (int64_t j = 0; j < size; j++)
+            sums->along[a * size + j] = sums->forms[a * (size + 1) + j] +
+                                        unit[a] * (sums->location[j] + wider * scale[j]);
+}
+
+static void add_slopes(const node_sums *sums, const double *slopes, const double *unit, int64_t m,
+                       int64_t q)
+{
+    const int64_t size = sums->out->size;
+    double *gradient = sums->out->gradients + q * size;
+    double *hessian = sums->out->hessians + q * size * size;
+    for (int64_t a = 0; a < m; a++) {
+        const double *one = sums->along + a * size;
+        sums->bends[q] += slopes[1 + a] * unit[a];
+        for (int64_t j = 0; j < size; j++)
+            gradient[j] += slopes[1 + a] * one[j];
+        for (int64_t b = 0; sums->orders > 1 && b < m; b++) {
+            const double *other = sums->along + b * size, slope = slopes[mh_second(m, a, b)];
+            for (int64_t j = 0; j < size; j++)
+                for (int64_t k = 0; k <= j; k++)
+                    hessian[j * size + k] += slope * one[j] * other[k];
+        }
+    }
+}
+
+/* Add f_abc v_a v_b v_c, weighted by the node's share, for j >= k >= l. */
+static void add_third(const node_sums *sums, const double *thirds, int64_t m, double share)
+{
+    const int64_t size = sums->out->size;
+    for (int64_t a = 0; a < m; a++)
+        for (int64_t b = a; b < m; b++)
+            for (int64_t c = b; c < m; c++, thirds++) {
+                const int64_t at[3] = {a, b, c};
+                static const int64_t orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+                const double same = a == b && b == c ? 6.0 : a == b || b == c ? 2.0 : 1.0;
+                for (int64_t p = 0; p < (same == 6.0 ? 1 : 6); p++) {
+                    const double *x = sums->along + at[orders[p][0]] * size;
+                    const double *y = sums->along + at[orders[p][1]] * size;
+                    const double *w = sums->along + at[orders[p][2]] * size;
+                    const double by = share * *thirds / (same == 6.0 ? 1.0 : same);
+                    for (int64_t j = 0; j < size; j++)
+                        for (int64_t k = 0; k <= j; k++)
+                            for (int64_t l = 0; l <= k; l++)
+                                sums->out->third[(j * size + k) * size + l] +=
+                                    by * x[j] * y[k] * w[l];
+                }
+            }
+}
+
+static void add_to_nodes(mh_row_block *block, void *state)
+{
+    const node_sums *sums = state;
+    const mh_term *term = block->term;
+    const int64_t m = term->n_arguments, count = block->n * block->n_nodes;
+    const int64_t size = sums->out->size, thirds = sums->orders == 3;
+    const int64_t width = thirds ? m * (m + 1) * (m + 2) / 6
+                                 : sums->orders > 0 ? mh_width_of_slopes(m) : 1;
+    mh_write_inputs(block, 0, sums->effects);
+    (thirds ? term->thirds : sums->orders > 0 ? term->slopes : term->values)(
+        block->inputs, block->outputs, count);
+    for (int64_t i = 0, j = 0; i < block->n; i++) {
+        const double *unit = mh_line(block, i) + m;
+        if (sums->orders > 0)
+            mh_whiten_forms(term, &block->forms, i, sums->factor, size + 1, sums->forms);
+        for (int64_t q = 0; q < block->n_nodes; q++, j++) {
+            const double *found = block->outputs + j * width;
+            if (!thirds)
+                sums->out->values[q] += found[0];
+            if (sums->orders == 0 || (thirds && !(sums->out->shares[q] > 0.0)))
+                continue;
+            write_along(sums, unit, m, q);
+            if (thirds)
+                add_third(sums, found, m, sums->out->shares[q]);
+            else
+                add_slopes(sums, found, unit, m, q);
+        }
+    }
+}
+
+static void mirror_hessians(const node_sums *sums)
+{
+    const int64_t size = sums->out->size;
+    const double *scale = sums->factor + sums->groups->scale * (size + 1);
+    for (int64_t q = 0; q < sums->out->n_nodes; q++) {
+        double *hessian = sums->out->hessians + q * size * size;
+        const double bend = sums->bends[q] * sums->scale.second * sums->nodes[q];
+        for (int64_t j = 0; j < size; j++)
+            for (int64_t k = 0; k <= j; k++) {
+                hessian[j * size + k] += bend * scale[j] * scale[k];
+                hessian[k * size + j] = hessian[j * size + k];
+            }
+    }
+}
+
+static void mirror_third(double *third, int64_t size)
+{
+#define AT(j, k, l) third[((j) * size + (k)) * size + (l)]
+    for (int64_t j = 0; j < size; j++)
+        for (int64_t k = 0; k <= j; k++)
+            for (int64_t l = 0; l <= k; l++)
+                AT(j, l, k) = AT(k, j, l) = AT(k, l, j) = AT(l, j, k) = AT(l, k, j) = AT(j, k, l);
+#undef AT
+}
+
+/* Room for the nodes of a group, with derivatives in coordinates theta = centre + factor w; the
+ * model's own coordinates if `factor` is NULL. */
+static mh_status room_for_nodes(const mh_groups *groups, const double *factor, int64_t orders,
+                                node_sums *sums, mh_nodes *out, mh_arena *scratch)
+{
+    const int64_t size = groups->size, n = groups->n_nodes, width = size + 1;
+    int64_t m = 0;
+    for (int64_t k = 0; k < groups->n_terms; k++)
+        m = mh_max(m, groups->terms[k].n_arguments);
+    *out = (mh_nodes){n, size, mh_take(scratch, n, double), mh_take(scratch, n, double),
+                      mh_take(scratch, n * size, double), mh_take(scratch, n * size * size, double),
+                      mh_take(scratch, orders > 2 ? size * size * size : 0, double)};
+    *sums = (node_sums){.groups = groups, .out = out};
+    sums->factor = mh_take(scratch, width * width, double);
+    sums->location = mh_take(scratch, width, double);
+    sums->vectors = mh_take(scratch, 2 * width, double);
+    sums->effects = mh_take(scratch, n, double);
+    sums->bends = mh_take(scratch, n, double);
+    sums->forms = mh_take(scratch, m * width, double);
+    sums->along = mh_take(scratch, m * size, double);
+    MH_NEED(out->values && out->shares && out->gradients && out->hessians && out->third);
+    MH_NEED(sums->factor && sums->location && sums->vectors && sums->effects && sums->bends);
+    MH_NEED(sums->forms && sums->along);
+    mh_fill(sums->factor, width * width, 0.0);
+    mh_fill(sums->location, width, 0.0);
+    for (int64_t j = 0; j < size; j++) {
+        if (factor)
+            mh_copy_to(sums->factor + j * width, factor + j * size, size);
+        else
+            sums->factor[j * width + j] = 1.0;
+        for (int64_t k = 0; k < size; k++)
+            sums->location[k] += groups->location[j] * sums->factor[j * width + k];
+    }
+    return MH_OK;
+}
+
+/* Place the nodes of a group at a position. */
+static void place_nodes(node_sums *sums, int64_t g, const double *theta)
+{
+    const mh_groups *groups = sums->groups;
+    const int64_t size = groups->size, n = groups->n_nodes;
+    const double middle = mh_inner(groups->location, theta, size) + groups->offset;
+    mh_fill(sums->vectors, 2 * (size + 1), 0.0);
+    mh_copy_to(sums->vectors, theta, size);
+    sums->vectors[2 * size + 1] = 1.0;
+    sums->nodes = groups->nodes + g * n;
+    sums->scale = mh_scale_at(groups, theta[groups->scale]);
+    for (int64_t q = 0; q < n; q++)
+        sums->effects[q] = middle + sums->scale.value * sums->nodes[q];
+}
+
+/* Sum values and derivatives up to an order over the rows of a group. */
+static mh_status sum_nodes(node_sums *sums, int64_t g, const double *theta, int64_t orders,
+                           mh_arena *scratch)
+{
+    const mh_groups *groups = sums->groups;
+    mh_nodes *out = sums->out;
+    const int64_t size = groups->size, n = groups->n_nodes;
+    place_nodes(sums, g, theta);
+    mh_copy_to(out->values, groups->log_weights + g * n, n);
+    mh_fill(sums->bends, n, 0.0);
+    mh_fill(out->gradients, n * size, 0.0);
+    mh_fill(out->hessians, orders > 1 ? n * size * size : 0, 0.0);
+    sums->orders = mh_min(orders, 2);
+    MH_TRY(mh_visit_group(groups, g, sums->vectors, 2, add_to_nodes, sums, scratch));
+    mh_log_of_sum(out->values, n, out->shares);
+    if (orders > 1)
+        mirror_hessians(sums);
+    if (orders < 3)
+        return MH_OK;
+    mh_fill(out->third, size * size * size, 0.0);
+    sums->orders = 3;
+    MH_TRY(mh_visit_group(groups, g, sums->vectors, 2, add_to_nodes, sums, scratch));
+    mirror_third(out->third, size);
+    return MH_OK;
+}
+
+/* Add value, gradient and Hessian of a group: E F' and E F'' + Cov F'. */
+static void add_nodes(const mh_nodes *nodes, double *sums,
+                      double *hessian, double *mean)
+{
+    const int64_t size = nodes->size;
+    mh_fill(mean, size, 0.0);
+    for (int64_t q = 0; q < nodes->n_nodes; q++)
+        for (int64_t j = 0; nodes->shares[q] > 0.0 && j < size; j++)
+            mean[j] += nodes->shares[q] * nodes->gradients[q * size + j];
+    for (int64_t j = 0; j < size; j++)
+        sums[1 + j] += mean[j];
+    for (int64_t q = 0; hessian && q < nodes->n_nodes; q++) {
+        const double *gradient = nodes->gradients + q * size;
+        const double *own = nodes->hessians + q * size * size, share = nodes->shares[q];
+        for (int64_t j = 0; share > 0.0 && j < size; j++)
+            for (int64_t k = 0; k < size; k++)
+                hessian[j * size + k] += share * (own[j * size + k] + (gradient[j] - mean[j]) *
+                                                                          (gradient[k] - mean[k]));
+    }
+}
+
+mh_status mh_derivatives_of_groups(const mh_groups *groups, const double *theta,
+                                   const int64_t *numbers, int64_t n, int64_t wants_hessian,
+                                   double *sums, double *hessian, mh_arena *scratch)
+{
+    MH_SCOPE(scratch);
+    mh_nodes nodes;
+    node_sums room;
+    const int64_t orders = wants_hessian ? 2 : 1;
+    MH_VECTOR(double, mean, scratch, groups->size);
+    MH_TRY(room_for_nodes(groups, NULL, orders, &room, &nodes, scratch));
+    for (int64_t i = 0; i < n; i++) {
+        MH_TRY(sum_nodes(&room, numbers[i], theta, orders, scratch));
+        sums[0] += mh_log_of_sum(nodes.values, nodes.n_nodes, nodes.shares);
+        add_nodes(&nodes, sums, wants_hessian ? hessian : NULL, mean);
+    }
+    return MH_OK;
+}
+
+mh_status mh_values_of_nodes(const mh_groups *groups, const double *theta,
+                             const int64_t *numbers, int64_t n, double *values, mh_arena *scratch)
+{
+    MH_SCOPE(scratch);
+    mh_nodes nodes;
+    node_sums room;
+    MH_TRY(room_for_nodes(groups, NULL, 0, &room, &nodes, scratch));
+    for (int64_t i = 0; i < n; i++, values += nodes.n_nodes) {
+        MH_TRY(sum_nodes(&room, numbers[i], theta, 0, scratch));
+        mh_copy_to(values, nodes.values, nodes.n_nodes);
+    }
+    return MH_OK;
+}
+
+
+/* ---- Bounds: see over_nodes.c. ---- */
+
+/* Predictors of some groups' rows at all nodes. Arrays have entries (row, node, predictor) for each
+ * term in turn; `next` is the next entry of each term. */
+typedef struct node_entries {
+    node_sums sums;
+    int64_t *next, n_entries, n_kinds;
+    double *values, *norms;
+    const double *weights; /* (n_kinds, n_entries); NULL to write values and norms */
+    double *matrices;      /* sums of weights v_a v_a', (n_kinds, n_nodes, d, d) */
+} node_entries;
+
+static void add_square(const double *vector, double weight, int64_t size, double *matrix)
+{
+    for (int64_t j = 0; j < size; j++)
+        for (int64_t k = 0; k <= j; k++)
+            matrix[j * size + k] += weight * vector[j] * vector[k];
+}
+
+static void visit_entries(mh_row_block *block, void *state)
+{
+    node_entries *to = state;
+    const node_sums *sums = &to->sums;
+    const int64_t m = block->term->n_arguments, size = sums->out->size;
+    int64_t *next = to->next + (block->term - sums->groups->terms);
+    for (int64_t i = 0; i < block->n; i++) {
+        const double *line = mh_line(block, i), *unit = line + m;
+        mh_whiten_forms(block->term, &block->forms, i, sums->factor, size + 1, sums->forms);
+        for (int64_t q = 0; q < block->n_nodes; q++) {
+            write_along(sums, unit, m, q);
+            for (int64_t a = 0; a < m; a++, ++*next) {
+                const double *along = sums->along + a * size;
+                for (int64_t k = 0; k < to->n_kinds; k++)
+                    add_square(along, to->weights[k * to->n_entries + *next], size,
+                               to->matrices + (k * block->n_nodes + q) * size * size);
+                if (to->n_kinds > 0)
+                    continue;
+                to->values[*next] = line[a] + unit[a] * sums->effects[q];
+                to->norms[*next] = sqrt(mh_inner(along, along, size));
+            }
+        }
+    }
+}
+
+static mh_status room_for_entries(const mh_groups *groups, const double *factor,
+                                  const int64_t *begins, node_entries *out, mh_nodes *nodes,
+                                  mh_arena *scratch)
+{
+    MH_TRY(room_for_nodes(groups, factor, 0, &out->sums, nodes, scratch));
+    out->next = mh_take(scratch, groups->n_terms, int64_t);
+    MH_NEED(out->next);
+    for (int64_t k = 0; k < groups->n_terms; k++)
+        out->next[k] = begins[k];
+    return MH_OK;
+}
+
+mh_status mh_place_nodes(const mh_groups *groups, const double *theta, const double *factor,
+                         int64_t first, int64_t last, const int64_t *begins, double *values,
+                         double *norms, mh_arena *scratch)
+{
+    MH_SCOPE(scratch);
+    mh_nodes nodes;
+    node_entries to = {.values = values, .norms = norms};
+    MH_TRY(room_for_entries(groups, factor, begins, &to, &nodes, scratch));
+    for (int64_t g = first; g < last; g++) {
+        place_nodes(&to.sums, g, theta);
+        MH_TRY(mh_visit_group(groups, g, to.sums.vectors, 2, visit_entries, &to, scratch));
+    }
+    return MH_OK;
+}
+
+/* Frobenius norm of a symmetric matrix, of which the lower triangle is given. */
+static double norm_of_lower(const double *matrix, int64_t size)
+{
+    double total = 0.0;
+    for (int64_t j = 0; j < size; j++)
+        for (int64_t k = 0; k <= j; k++)
+            total += (j == k ? 1.0 : 2.0) * mh_square(matrix[j * size + k]);
+    return sqrt(total);
+}
+
+mh_status mh_norms_of_nodes(const mh_groups *groups, const double *theta, const double *factor,
+                            int64_t first, int64_t last, const int64_t *begins,
+                            int64_t n_entries, int64_t n_kinds, const double *weights,
+                            double *norms, mh_arena *scratch)
+{
+    MH_SCOPE(scratch);
+    mh_nodes nodes;
+    node_entries to = {.n_entries = n_entries, .n_kinds = n_kinds, .weights = weights};
+    MH_TRY(room_for_entries(groups, factor, begins, &to, &nodes, scratch));
+    const int64_t n = groups->n_nodes, size = groups->size, count = last - first;
+    to.matrices = mh_take(scratch, n_kinds * n * size * size, double);
+    MH_NEED(to.matrices);
+    for (int64_t g = 0; g < count; g++) {
+        mh_fill(to.matrices, n_kinds * n * size * size, 0.0);
+        place_nodes(&to.sums, first + g, theta);
+        MH_TRY(mh_visit_group(groups, first + g, to.sums.vectors, 2, visit_entries, &to, scratch));
+        for (int64_t k = 0; k < n_kinds; k++)
+            for (int64_t q = 0; q < n; q++)
+                norms[(k * count + g) * n + q] =
+                    norm_of_lower(to.matrices + (k * n + q) * size * size, size);
+    }
+    return MH_OK;
+}
+
+/* Bound of 6 |r(w)|/|w|^3 in the ball of the last of n ascending radii R,
+ *
+ *     integral over s from 0 to 1 of 3 (1 - s)^2 min(t(s R), b(s R)),
+ *
+ * with t(rho) the third derivative at the centre plus the integral of the fourth up to rho, and b(rho)
+ * a bound of the third over the ball; both fourth and b are constant between radii. */
+static double radial_bound(double middle, int64_t n, const double *radii, const double *third,
+                           const double *fourth)
+{
+    const double whole = radii[n - 1];
+    double total = 0.0, from = 0.0, t = middle;
+    for (int64_t k = 0; k < n; from = radii[k++]) {
+        const double rise = fourth[k] * (radii[k] - from);
+        /* The line from t to t + rise, up to where it meets b. */
+        const double part = rise > 0.0 ? (third[k] - t) / rise : INFINITY;
+        const double until = from + mh_larger(0.0, mh_smaller(part, 1.0)) * (radii[k] - from);
+        const double y0 = 1.0 - from / whole, y1 = 1.0 - until / whole, y2 = 1.0 - radii[k] / whole;
+        if (until > from) {
+            const double slope = fourth[k] * whole, start = t + slope * y0;
+            total += start * (mh_cube(y0) - mh_cube(y1)) -
+                     0.75 * slope * (mh_cube(y0) * y0 - mh_cube(y1) * y1);
+        }
+        if (until < radii[k])
+            total += third[k] * (mh_cube(y1) - mh_cube(y2));
+        t += rise;
+    }
+    return total * (1.0 + 1e-9);
+}
+
+mh_status mh_bound_groups(const mh_groups *groups, const double *theta, const double *factor,
+                          int64_t first, int64_t last, int64_t n_radii, const double *radii,
+                          const double *suprema, double *c, mh_arena *scratch)
+{
+    MH_SCOPE(scratch);
+    mh_nodes nodes;
+    node_sums room;
+    const int64_t n = groups->n_nodes, size = groups->size, count = last - first;
+    MH_VECTOR(double, tensor, scratch, size * size * size);
+    MH_VECTOR(double, third, scratch, n_radii);
+    MH_VECTOR(double, fourth, scratch, n_radii);
+    MH_TRY(room_for_nodes(groups, factor, 3, &room, &nodes, scratch));
+    for (int64_t g = 0; g < count; g++) {
+        double middle;
+        MH_TRY(sum_nodes(&room, first + g, theta, 3, scratch));
+        MH_TRY(mh_tensor_of_nodes(&nodes, tensor, scratch));
+        MH_TRY(mh_norm_of_tensor(tensor, size, &middle, scratch));
+        for (int64_t r = 0; r < n_radii; r++) {
+            const double *at[4];
+            for (int64_t k = 0; k < 4; k++)
+                at[k] = suprema + ((r * 4 + k) * count + g) * n;
+            const mh_suprema over = {at[0], at[1], at[2], at[3]};
+            MH_TRY(mh_bound_over_nodes(&nodes, &over, radii[r], third + r, fourth + r, scratch));
+            c[r * count + g] = radial_bound(middle, r + 1, radii, third, fourth);
+        }
+    }
+    return MH_OK;
+}

@@ -1,0 +1,46 @@
+/* Declarations that the files on groups share: rows of a group at its nodes. */
+#ifndef MH_GROUPS_H
+#define MH_GROUPS_H
+
+#include "inside.h"
+
+/* Rows of a term in a group, with their predictors at several vectors of d + 1 coordinates. */
+typedef struct mh_row_block {
+    const mh_term *term;
+    int64_t most, n, n_vectors, n_nodes;
+    mh_forms forms;
+    double *lines; /* predictors at each vector, then leaves, (n, n_vectors * m + n_taken) */
+    double *inputs, *outputs; /* of the row functions, (n * n_nodes, ...) */
+} mh_row_block;
+
+typedef void (*mh_visit)(mh_row_block *block, void *state);
+
+/* Call `visit` for all rows of a group, block by block; `vectors`: (n_vectors, d + 1). */
+mh_status mh_visit_group(const mh_groups *groups, int64_t g, const double *vectors,
+                         int64_t n_vectors, mh_visit visit, void *state, mh_arena *scratch);
+/* Write inputs of a row function at all nodes: predictors at vector 0, plus those at vector `at` if
+ * it is not 0, plus `effects`, (n_nodes,), times those of a unit effect, which is the last vector. */
+void mh_write_inputs(const mh_row_block *block, int64_t at, const double *effects);
+/* Logarithm of a sum of exponentials; `shares` are the exponentials over their sum. */
+double mh_log_of_sum(const double *values, int64_t n, double *shares);
+
+/* The scale tau at a position, with two derivatives in its coordinate. */
+typedef struct mh_group_scale {
+    double value, first, second;
+} mh_group_scale;
+mh_group_scale mh_scale_at(const mh_groups *groups, double x);
+
+static inline const double *mh_line(const mh_row_block *block, int64_t i)
+{
+    return block->lines + i * (block->n_vectors * block->term->n_arguments + block->term->n_taken);
+}
+
+static inline int64_t mh_width_of_slopes(int64_t m) { return 1 + m + m * (m + 1) / 2; }
+
+/* Index of a second derivative in the outputs of a row: value, gradient, Hessian. */
+static inline int64_t mh_second(int64_t m, int64_t a, int64_t b)
+{
+    const int64_t low = mh_min(a, b), high = mh_max(a, b);
+    return 1 + m + low * m - low * (low - 1) / 2 + high - low;
+}
+#endif

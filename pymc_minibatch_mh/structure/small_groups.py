@@ -1,0 +1,229 @@
+"""Grouping factor whose effects can be integrated out, one for each row.
+
+Given all other parameters its effects are independent, so the likelihood of a group, with its
+effect α = μ + τ z integrated over, is a factor of the posterior: the group is the observation. The
+law of z is fixed, μ is affine in other coordinates, and τ is proportional to exp(φ).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.scalar import basic as scalar
+from scipy.special import gammaln
+
+from pymc_minibatch_mh.expressions.graph import (
+    Affine,
+    Constant,
+    Expr,
+    ExprGraph,
+    Gather,
+    LoweringError,
+)
+from pymc_minibatch_mh.expressions.lower import fill_array, lower_graph
+from pymc_minibatch_mh.model.bijection import Bijection
+from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.model.layout import Block, split_vector
+from pymc_minibatch_mh.structure.predictors import read_coordinates
+from pymc_minibatch_mh.structure.products import PositionFactor, as_factor
+from pymc_minibatch_mh.structure.random_effects import (
+    GroupingFactor,
+    NotSeparableError,
+    RandomEffects,
+)
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction, predictor_forms
+
+#: Laws of effects by PyTensor's name: number of shape parameters before location and scale.
+LAWS = {"normal": 0, "logistic": 0, "t": 1}
+
+
+class EffectLaw(NamedTuple):
+    """Law of standardised effects z: name, and shape parameter, such as degrees of freedom."""
+
+    name: str
+    shape: float = 0.0
+
+    def log_density(self, z: np.ndarray) -> np.ndarray:
+        """Logarithm of the density at z."""
+        if self.name == "normal":
+            return -0.5 * (z**2 + np.log(2.0 * np.pi))
+        if self.name == "logistic":
+            return -np.abs(z) - 2.0 * np.log1p(np.exp(-np.abs(z)))
+        half = 0.5 * (self.shape + 1.0)
+        total = gammaln(half) - gammaln(0.5 * self.shape) - 0.5 * np.log(self.shape * np.pi)
+        return total - half * np.log1p(z**2 / self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class SmallGroups:
+    """Effects α = μ + τ z to integrate out, with τ = spread exp(φ) and φ the coordinate `scale`.
+
+    μ = offset + Σ weight × coordinate, over the pairs in `location`. The model's own variable is
+    `shift` + `width` z, or α itself if `width` is 0. `levels` has the group of each row, by term.
+    """
+
+    factor: GroupingFactor
+    block: Block
+    law: EffectLaw
+    location: tuple[tuple[int, float], ...]
+    offset: float
+    spread: float
+    scale: int
+    levels: tuple[np.ndarray, ...]
+    shift: float = 0.0
+    width: float = 0.0
+
+    @property
+    def n_groups(self) -> int:
+        """Number of levels."""
+        return self.factor.places.size
+
+
+class _Prior(NamedTuple):
+    """Law of the effects with expressions of location and scale."""
+
+    law: EffectLaw
+    location: Expr
+    scale: Expr
+
+
+def find_small_groups(
+    model: pm.Model,
+    factorization: Factorization,
+    functions: Sequence[RowFunction],
+    effects: RandomEffects,
+) -> SmallGroups:
+    """Largest grouping factor as groups; NotSeparableError with the reason if it is impossible."""
+    factor = effects.factors[0] if effects.factors else None
+    if factor is None:
+        raise NotSeparableError("no factor has one effect for each row")
+    block = _whole_block(factorization, factor)
+    levels = tuple(_levels_of(f, factor, k) for k, f in enumerate(functions))
+    prior = _prior_of(model, factorization, block)
+    maps = [x for x in factorization.maps if block.start in x.moved_indices]
+    location, offset = _affine_parts(prior.location, factor)
+    if maps:
+        parts = _through_map(maps, prior, factor)
+    else:
+        scale, spread = _scale_coordinate(as_factor(prior.scale), factor)
+        parts = {"location": location, "offset": offset, "scale": scale, "spread": spread}
+    groups = SmallGroups(factor, block, prior.law, levels=levels, **parts)
+    _require_apart(factorization, functions, groups)
+    return groups
+
+
+def _whole_block(factorization: Factorization, factor: GroupingFactor) -> Block:
+    """Value variable that consists of the effects."""
+    first, last = int(factor.places[0]), int(factor.places[-1])
+    for block in factorization.blocks:
+        if block.start == first and block.stop == last + 1 == first + factor.places.size:
+            return block
+    raise NotSeparableError(f"{factor.name!r} is not a vector with one effect for each group")
+
+
+def _levels_of(function: RowFunction, factor: GroupingFactor, term: int) -> np.ndarray:
+    """Group of each row of a term."""
+    if function.is_stored:
+        raise NotSeparableError(f"{function.name!r} has stored data")
+    indices = {term.place for _, term in factor.readings[term]}
+    if len(indices) != 1:
+        raise NotSeparableError(f"{function.name!r} does not have one effect of {factor.name!r}")
+    (gather,) = indices
+    assert isinstance(gather, Gather)
+    data = RowData(function, slice(0, function.n_rows))
+    levels = factor.of_index(np.broadcast_to(data.index(gather), function.n_rows))
+    if (levels < 0).any():
+        raise NotSeparableError(f"{function.name!r} has rows without an effect of {factor.name!r}")
+    return levels
+
+
+def _prior_of(model: pm.Model, factorization: Factorization, block: Block) -> _Prior:
+    """Law, location and scale of the model's own variable."""
+    rv = next(rv for rv, value in model.rvs_to_values.items() if value.name == block.name)
+    op, name = rv.owner.op, getattr(rv.owner.op, "name", "")
+    if name not in LAWS or model.rvs_to_transforms[rv] is not None:
+        raise NotSeparableError(
+            f"{rv.name!r} has the prior {name or type(op).__name__}; effects are integrated out "
+            "if it is Normal, StudentT with constant nu, or Logistic"
+        )
+    parameters = [_as_expression(model, factorization, x) for x in op.dist_params(rv.owner)]
+    shape = parameters[0].value if LAWS[name] and isinstance(parameters[0], Constant) else 0.0
+    if LAWS[name] and not shape:
+        raise NotSeparableError(f"{rv.name!r} has a prior with a free shape")
+    return _Prior(EffectLaw(name, float(shape)), *parameters[LAWS[name] :])
+
+
+def _as_expression(model: pm.Model, factorization: Factorization, graph: Variable) -> Expr:
+    """A number of the model as an expression of the value variables."""
+    exprs, name = ExprGraph(), graph.name or "a parameter of its prior"
+    (graph,) = model.replace_rvs_by_values([graph])
+    plain = factorization.unmapped or factorization
+    (graph,) = clone_replace([graph], split_vector(plain.position, plain.blocks))
+    leaves = {plain.position: fill_array((plain.size,), lambda k: exprs.coordinate(*k))}
+    try:
+        entries = np.ravel(lower_graph(exprs, graph, leaves))
+    except LoweringError as error:
+        raise NotSeparableError(f"{name!r} is not a simple function of parameters") from error
+    if any(entry is not entries[0] for entry in entries):
+        raise NotSeparableError(f"{name!r} differs between groups")
+    return entries[0]
+
+
+def _affine_parts(
+    expr: Expr, factor: GroupingFactor
+) -> tuple[tuple[tuple[int, float], ...], float]:
+    """Pairs of coordinate and weight, and constant, of an affine expression."""
+    if isinstance(expr, Constant):
+        return (), float(expr.value)
+    if isinstance(expr, Affine) and isinstance(expr.offset, Constant):
+        pairs = [(t.place, t.factor) for t in expr.terms if isinstance(t.place, int)]
+        if len(pairs) == len(expr.terms) and not any(t.monomial for t in expr.terms):
+            return tuple(pairs), float(expr.offset.value)
+    raise NotSeparableError(f"{factor.name!r} has a mean that is not affine in parameters")
+
+
+def _scale_coordinate(scale: PositionFactor | None, factor: GroupingFactor) -> tuple[int, float]:
+    """Coordinate φ and spread of a scale that is spread × exp(φ)."""
+    match scale and scale.expression:
+        case ("apply", scalar.Exp(), ("linear", ((1.0, place),), ("number", offset))):
+            return place, float(np.exp(offset))
+    raise NotSeparableError(
+        f"{factor.name!r} has a standard deviation that is not a positive parameter by itself"
+    )
+
+
+def _through_map(maps: Sequence[Bijection], prior: _Prior, factor: GroupingFactor) -> dict:
+    """Location and scale of effects that the model writes as a scale times a variable."""
+    bijection: Any = maps[0]
+    numbers = [x.value for x in prior[1:] if isinstance(x, Constant)]
+    alone = len(maps) == 1 and getattr(bijection, "scale", None) and len(bijection.scale) == 1
+    if len(numbers) < 2 or not alone or bijection.indices.shape != (factor.places.size, 1):
+        raise NotSeparableError(f"{factor.name!r} is multiplied by several parameters")
+    factors = list(bijection.scale[0][0].elements())
+    scale, spread = _scale_coordinate(factors[0] if len(factors) == 1 else None, factor)
+    location = [(int(k), 1.0) for k in bijection.locations if k >= 0]
+    shift, width = map(float, numbers)
+    if shift:
+        raise NotSeparableError(f"{factor.name!r} has a standardised prior with a mean")
+    return {
+        "location": tuple(location), "offset": 0.0, "scale": scale, "spread": spread * width,
+        "shift": shift, "width": width,
+    }  # fmt: skip
+
+
+def _require_apart(
+    factorization: Factorization, functions: Sequence[RowFunction], groups: SmallGroups
+) -> None:
+    """Raise NotSeparableError if the scale occurs elsewhere, or another map moves the location."""
+    names, start = factorization.coordinate_names, groups.block.start
+    if groups.scale in read_coordinates(predictor_forms(functions)):
+        raise NotSeparableError(f"{names[groups.scale]!r} is in the likelihood by itself as well")
+    others = [x for x in factorization.maps if start not in x.moved_indices]
+    taken = {groups.scale, *(k for k, _ in groups.location)}
+    for other in others:
+        if taken & other.coordinates:
+            raise NotSeparableError(f"{other.name!r} depends on the scale or the mean as well")
