@@ -13,6 +13,7 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
 from pytensor.scalar import basic as scalar
 from scipy.special import gammaln
 
@@ -28,6 +29,7 @@ from pymc_minibatch_mh.expressions.lower import fill_array, lower_graph
 from pymc_minibatch_mh.model.bijection import Bijection
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.layout import Block, split_vector
+from pymc_minibatch_mh.model.terms import log_densities
 from pymc_minibatch_mh.structure.predictors import read_coordinates
 from pymc_minibatch_mh.structure.products import PositionFactor, as_factor
 from pymc_minibatch_mh.structure.random_effects import (
@@ -144,6 +146,7 @@ def _levels_of(function: RowFunction, factor: GroupingFactor, term: int) -> np.n
 def _prior_of(model: pm.Model, factorization: Factorization, block: Block) -> _Prior:
     """Law, location and scale of the model's own variable."""
     rv = next(rv for rv, value in model.rvs_to_values.items() if value.name == block.name)
+    _require_own_prior(model, rv, {term.name for term in factorization.terms})
     op, name = rv.owner.op, getattr(rv.owner.op, "name", "")
     if name not in LAWS or model.rvs_to_transforms[rv] is not None:
         raise NotSeparableError(
@@ -155,6 +158,15 @@ def _prior_of(model: pm.Model, factorization: Factorization, block: Block) -> _P
     if LAWS[name] and not shape:
         raise NotSeparableError(f"{rv.name!r} has a prior with a free shape")
     return _Prior(EffectLaw(name, float(shape)), *parameters[LAWS[name] :])
+
+
+def _require_own_prior(model: pm.Model, rv: Variable, names: set[str]) -> None:
+    """Raise NotSeparableError if others than the observations called `names` depend on effects."""
+    others = [x for x in (*model.basic_RVs, *model.potentials) if x is not rv]
+    others = [x for x in others if x.name not in names]
+    for other, density in zip(others, log_densities(model, others), strict=True):
+        if model.rvs_to_values[rv] in ancestors([density]):
+            raise NotSeparableError(f"{rv.name!r} is in the density of {other.name!r} as well")
 
 
 def _as_expression(model: pm.Model, factorization: Factorization, graph: Variable) -> Expr:
@@ -188,9 +200,13 @@ def _affine_parts(
 
 def _scale_coordinate(scale: PositionFactor | None, factor: GroupingFactor) -> tuple[int, float]:
     """Coordinate φ and spread of a scale that is spread × exp(φ)."""
-    match scale and scale.expression:
+    expression, number = scale and scale.expression, 1.0
+    match expression:
+        case ("apply", scalar.Mul(), ("number", number), inner) if number > 0.0:
+            expression = inner
+    match expression:
         case ("apply", scalar.Exp(), ("linear", ((1.0, place),), ("number", offset))):
-            return place, float(np.exp(offset))
+            return place, float(number * np.exp(offset))
     raise NotSeparableError(
         f"{factor.name!r} has a standard deviation that is not a positive parameter by itself"
     )
@@ -220,6 +236,8 @@ def _require_apart(
 ) -> None:
     """Raise NotSeparableError if the scale occurs elsewhere, or another map moves the location."""
     names, start = factorization.coordinate_names, groups.block.start
+    if groups.scale in {k for k, _ in groups.location}:
+        raise NotSeparableError(f"{names[groups.scale]!r} is in the mean of the effects as well")
     if groups.scale in read_coordinates(predictor_forms(functions)):
         raise NotSeparableError(f"{names[groups.scale]!r} is in the likelihood by itself as well")
     others = [x for x in factorization.maps if start not in x.moved_indices]

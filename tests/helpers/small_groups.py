@@ -1,0 +1,61 @@
+"""Small models whose effects are integrated out, and their posterior."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.compiled.group_rows import GroupLayout
+from pymc_minibatch_mh.compiled.integrated_model import IntegratedModel
+from pymc_minibatch_mh.compiled.model import CompiledModel
+from pymc_minibatch_mh.model.factorization import Factorization, factorize
+from pymc_minibatch_mh.reference.node_rule import (
+    GroupTarget,
+    effect_moments,
+    first_nodes,
+    placed_nodes,
+)
+from pymc_minibatch_mh.reparametrize.integrated import without_effects
+from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
+from pymc_minibatch_mh.structure.small_groups import SmallGroups, find_small_groups
+
+
+class Reading(NamedTuple):
+    """A model's posterior of all parameters, its row functions, and its groups."""
+
+    whole: Factorization
+    functions: Any
+    groups: SmallGroups
+
+    @property
+    def location(self):
+        """Weights of the effects' mean, by the names of the coordinates."""
+        names = self.whole.coordinate_names
+        return {names[k]: weight for k, weight in self.groups.location}
+
+
+def read(model, observed=None):
+    """Read a model; all observed variables are subsampled, unless some are named."""
+    parts = factorize(model, model.value_vars, observed, min_rows=1)
+    whole = in_linear_coordinates(parts)
+    compiled = CompiledModel(whole)
+    functions = compiled.row_functions
+    assert not isinstance(functions, Exception), functions
+    groups = find_small_groups(model, whole, functions, compiled.elements)
+    return Reading(whole, functions, groups)
+
+
+def target_of(model, root=1):
+    """Return the posterior without the effects, at nodes that know nothing of the data."""
+    whole, functions, groups = read(model)
+    reduced = without_effects(whole, groups, root)
+    layout = GroupLayout.from_functions(functions, groups, whole.size, root)
+    return GroupTarget(IntegratedModel(reduced, layout, first_nodes(groups.law, groups.n_groups)))
+
+
+def placed_at(target, position, count=61, rounds=6):
+    """Return the target with many nodes, placed where the effects are given a position."""
+    law = target.compiled.layout.groups.law
+    for _ in range(rounds):
+        mean, sd = effect_moments(target.group_rows, position)
+        target = target.at_nodes(placed_nodes(law, mean, np.maximum(sd, 0.01), count))
+    return target
