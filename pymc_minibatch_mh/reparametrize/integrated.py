@@ -53,7 +53,9 @@ def without_effects(factorization: Factorization, groups: SmallGroups, root: int
     )  # fmt: skip
     scale_at = int(np.searchsorted(left, groups.scale))
     name = reduced.name_at(scale_at)
-    label = name if root == 1 else f"{name}²"
+    # A variable without a transform is the logarithm of the scale.
+    label = f"exp({name})" if any(b.name == name for b in blocks) else name
+    label = label if root == 1 else f"{label}²"
     scale = ScaleRoot(name, np.array([scale_at]), label, -1.0 / root)
     if factorization.maps and any(
         groups.block.start not in x.moved_indices for x in factorization.maps

@@ -1,0 +1,170 @@
+"""Posteriors without the effects of groups: the prior of all else is the model's own."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from helpers.small_groups import read
+from model.evaluation import at_points, evaluate
+from pymc_minibatch_mh.model.constant_data import with_double_constants
+from pymc_minibatch_mh.reparametrize.integrated import without_effects
+from pymc_minibatch_mh.structure.random_effects import NotSeparableError
+
+N, G = 30, 4
+_RNG = np.random.default_rng(3)
+GROUP, OTHER = _RNG.integers(0, G, N), _RNG.integers(0, 3, N)
+X, Y = _RNG.normal(size=(N, 2)), _RNG.normal(size=N)
+
+
+def plain():
+    effect = pm.Normal("a", pm.Normal("mu", 0.0, 2.0), pm.HalfNormal("tau", 1.5), shape=G)
+    pm.Normal("y", effect[GROUP], 1.0, observed=Y)
+
+
+def hierarchy():
+    """Write parameters before and after the effects, and priors above their mean and scale."""
+    first = pm.Dirichlet("first", np.ones(3))
+    mean = pm.Normal("mu", pm.Normal("top", 0.0, 1.0), pm.HalfCauchy("sd of mu", 1.0))
+    tau = pm.Gamma("tau", 2.0, pm.Exponential("rate", 1.0))
+    effect = pm.StudentT("a", nu=5, mu=2.0 * mean - 1.0, sigma=3.0 * tau, shape=G)
+    slopes = pm.Normal("slopes", mean, tau, shape=2)
+    noise = pm.Uniform("noise", 0.5, 2.0)
+    pm.Potential("p", -(slopes[0] ** 4) * first[1])
+    pm.Normal("y", X @ slopes + effect[GROUP] + first[OTHER], noise, observed=Y)
+
+
+def products():
+    z = pm.Normal("z", 0.0, 0.5, shape=G)
+    last = pm.Normal("last", 0.0, 1.0, shape=2)
+    predictor = pm.Normal("mu", 0.0, 1.0) + pm.LogNormal("tau", 0.0, 1.0) * z
+    pm.Normal("y", predictor[GROUP] + X @ last, 1.0, observed=Y)
+
+
+def crossed():
+    """Write a second factor, whose prior has the same scale, and of which rows read one level."""
+    tau = pm.HalfNormal("tau", 1.0)
+    other = pm.Normal("other", 0.0, tau, shape=3)
+    effect = pm.Normal("a", other[2], tau, shape=G)
+    matrix = pm.Normal("matrix", 0.0, 1.0, shape=(2, 2))
+    pm.Normal("y", effect[GROUP] + other[OTHER] + X @ matrix[1], 1.0, observed=Y)
+
+
+def from_logarithm():
+    effect = pm.Logistic("a", 0.0, pm.math.exp(pm.Normal("log tau", 0.0, 1.0)), shape=G)
+    pm.Normal("y", effect[GROUP], pm.HalfNormal("noise", 1.0), observed=Y)
+
+
+MODELS = {
+    "plain": (plain, "a", "tau"),
+    "hierarchy": (hierarchy, "a", "tau"),
+    "products": (products, "z", "tau"),
+    "crossed": (crossed, "a", "tau"),
+    "logarithm": (from_logarithm, "a", "log tau"),
+}
+for_each_model = pytest.mark.parametrize("name", list(MODELS))
+
+
+@pytest.fixture(scope="module")
+def readings():
+    """Models as they are written, and as they are read."""
+    made = {}
+    for name, (write, _, _) in MODELS.items():
+        with pm.Model() as model:
+            write()
+        made[name] = model, read(model)
+    return made
+
+
+def points_of(model, count=3):
+    rng = np.random.default_rng(11)
+    start = model.initial_point()
+    return [
+        {k: v + 0.5 * rng.standard_normal(np.shape(v)) for k, v in start.items()}
+        for _ in range(count)
+    ]
+
+
+def reduced_of(readings, name, root):
+    model, (whole, _, groups) = readings[name]
+    return model, groups, without_effects(whole, groups, root)
+
+
+@pytest.mark.parametrize("root", [1, 2])
+@for_each_model
+def test_the_prior_is_the_models_without_the_effects(readings, name, root):
+    model, groups, reduced = reduced_of(readings, name, root)
+    effect = MODELS[name][1]
+    others = [v for v in model.free_RVs + model.potentials if v.name != effect]
+    points = points_of(model)
+    expected = at_points(model, with_double_constants(model.logp(vars=others)), points)
+    for point, logp in zip(points, expected, strict=True):
+        position = reduced.ravel(point)
+        # phi = log(kappa)/root, in the coordinate kappa.
+        (place,) = reduced.boundary
+        jacobian = -np.log(root * position[place])
+        found = evaluate([reduced.position], reduced.prior, [position])
+        assert found == pytest.approx(logp + jacobian, rel=1e-12, abs=1e-12)
+        assert reduced.log_jacobian(position) == pytest.approx(jacobian, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("root", [1, 2])
+@for_each_model
+def test_positions_are_the_other_variables_with_the_scale(readings, name, root):
+    model, groups, reduced = reduced_of(readings, name, root)
+    effect, scale = MODELS[name][1:]
+    (place,) = reduced.boundary
+    for point in points_of(model):
+        position = reduced.ravel(point)
+        others = {k: v for k, v in point.items() if k != effect}
+        own = np.concatenate([np.ravel(v) for v in others.values()])
+        assert position.size == reduced.size == own.size
+        assert position[place] == pytest.approx(np.exp(root * own[place]), rel=1e-14)
+        assert np.array_equal(np.delete(position, place), np.delete(own, place))
+        back = reduced.split_by_name(reduced.values(position))
+        assert list(back) == list(others)
+        for key, value in others.items():
+            np.testing.assert_allclose(back[key], value, rtol=1e-13, atol=1e-15)
+    assert reduced.name_at(place) == scale
+    label = f"exp({scale})" if name == "logarithm" else scale
+    assert [x.label for x in reduced.maps] == [label if root == 1 else f"{label}²"]
+
+
+@for_each_model
+def test_the_scale_is_positive_and_all_else_as_it_was(readings, name):
+    _, groups, reduced = reduced_of(readings, name, 1)
+    (place,) = reduced.boundary
+    assert reduced.lower[place] == 0.0
+    assert np.isneginf(np.delete(reduced.lower, place)).all()
+    assert np.isposinf(reduced.upper).all()
+    below = np.full(reduced.size, -0.5)
+    assert reduced.in_support(below)[place] == 0.5
+    assert np.array_equal(np.delete(reduced.in_support(below), place), np.delete(below, place))
+    assert reduced.integrated == (groups.block,)
+    assert groups.block.name not in [block.name for block in reduced.blocks]
+
+
+@for_each_model
+def test_the_other_variables_are_those_of_the_model(readings, name):
+    model, _, reduced = reduced_of(readings, name, 2)
+    effect = MODELS[name][1]
+    others = [v for v in model.free_RVs if v.name != effect]
+    assert list(reduced.natural) == [v.name for v in others]
+    (point,) = points_of(model, 1)
+    graphs = list(reduced.natural.values())
+    found = evaluate([reduced.position], graphs, [reduced.ravel(point)])
+    graphs = model.replace_rvs_by_values(others)
+    values = [point[v.name] for v in model.value_vars]
+    expected = evaluate(model.value_vars, graphs, values)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-13)
+
+
+def test_other_products_are_refused():
+    with pm.Model() as model:
+        first, second = (pm.Normal(f"z{k}", 0.0, 1.0, shape=k) for k in (G, 3))
+        scales = [pm.HalfNormal(f"tau{k}", 1.0) for k in (G, 3)]
+        predictor = (scales[0] * first)[GROUP] + (scales[1] * second)[OTHER]
+        pm.Normal("y", predictor, 1.0, observed=Y)
+    whole, _, groups = read(model)
+    with pytest.raises(NotSeparableError, match="reparametrised as well"):
+        without_effects(whole, groups, 1)
