@@ -102,6 +102,11 @@ mh_status mh_norms_of_nodes(const mh_groups *groups, const double *theta, const 
  * (n_radii, 4, n, n_nodes), are those of mh_suprema. */
 mh_status mh_bound_groups(const mh_groups *groups, const double *theta, const double *factor, int64_t first, int64_t last, int64_t n_radii, const double *radii, const double *suprema, double *c, mh_arena *scratch);
 
+/* ---- effects.c ---- */
+/* Draw the effects z of the groups from `first` to `last` - 1 given a position, (last - first,).
+ * Added to `counts`: numbers of effects that are drawn, and of proposals, (2,). */
+mh_status mh_draw_effects(const mh_groups *groups, const mh_effect_law *law, const double *theta, int64_t first, int64_t last, const mh_generator *rng, double *effects, int64_t *counts, mh_arena *scratch);
+
 /* ---- row_sums.c: rows in `drawn`, (n,), are numbered over all terms ---- */
 mh_status mh_add_derivatives(const mh_rows *rows, const double *theta, const int64_t *drawn, int64_t n, int64_t wants_hessian, double *sums, double *hessian, mh_arena *scratch);
 mh_status mh_row_values(const mh_rows *rows, const double *theta, const int64_t *drawn, int64_t n, double *out, mh_arena *scratch);

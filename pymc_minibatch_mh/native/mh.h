@@ -30,7 +30,8 @@ typedef enum {
     MH_NO_ROWS,     /* stored rows could not be fetched: Python holds the exception */
     MH_MOVE_RAISED, /* a user's proposal raised an exception */
     MH_MOVE_EDITED, /* a user's proposal changed the current position */
-    MH_TEST_FAILED /* a user's test raised, or returned no valid verdict */
+    MH_TEST_FAILED, /* a user's test raised, or returned no valid verdict */
+    MH_NO_ENVELOPE  /* the density of a group's effect is not below a known envelope */
 } mh_status;
 
 /* ---- Random numbers: NumPy's bit generator and distributions, with NumPy's streams. ---- */
@@ -117,6 +118,20 @@ typedef struct mh_groups {
     double offset, spread;
     int64_t scale, root; /* coordinate of the scale; root: 1 or 2 */
 } mh_groups;
+
+enum { MH_NORMAL_LAW, MH_LOGISTIC_LAW, MH_STUDENT_LAW };
+
+/* Law of standardised effects z of groups, with bounds at a position: see effects.c. Without cells,
+ * the law and all rows are log-concave in z. */
+typedef struct mh_effect_law {
+    int64_t kind;
+    double shape; /* degrees of freedom of Student's t */
+    int64_t n_cells;
+    const double *ends;       /* of the cells, ascending, (n_groups, n_cells + 1) */
+    const double *curvatures; /* largest g'' in each cell, (n_groups, n_cells) */
+    const double *slopes;     /* largest outward slope of the rows below and above, (n_groups, 2) */
+    const double *ceilings;   /* largest value of the rows there, (n_groups, 2) */
+} mh_effect_law;
 
 /* A group at the centre: its nodes, with derivatives in whitened coordinates. */
 typedef struct mh_nodes {

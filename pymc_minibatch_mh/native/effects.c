@@ -1,0 +1,328 @@
+/* Exact draws of the effects of groups given all other parameters, by rejection from envelopes.
+ *
+ * A standardised effect z has the density exp g up to a factor, with
+ *
+ *     g(z) = log p_0(z) + sum over the group's rows of f_i,   p_0 the law of z.
+ *
+ * If g is concave, an envelope has points around the mode, and tangents as tails. Otherwise it has
+ * the ends of cells as points, and tails by bounds on the rows: see mh_effect_law. */
+#include "envelope.h"
+#include "groups.h"
+
+enum { MAX_STEPS = 100, MAX_TRIALS = 10000, ROWS_AT_ONCE = 1024 };
+/* In standard deviations: distance of outer points from the mode, and of a point that counts as the
+ * mode; minimum slope of outer points times that distance; minimum curvature at a mode. */
+static const double OUTER = 1.25, NEAR = 0.5, MIN_SLOPE = 0.5, MIN_CURVATURE = 1e-4;
+/* Error of rounding by which a density may exceed its envelope: absolute and relative. */
+static const double SLACK = 1e-6, RELATIVE_SLACK = 1e-9;
+
+typedef struct term_rows { /* rows of a term in a group */
+    const mh_term *term;
+    int64_t n, width;
+    const double *lines; /* predictors at z = 0, their derivatives in z, leaves, (n, width) */
+} term_rows;
+
+typedef struct drawing {
+    const mh_groups *groups;
+    const mh_effect_law *law;
+    const mh_generator *rng;
+    double *vectors; /* position with the effect at z = 0, and the effect's derivative, (2, d + 1) */
+    term_rows *terms;
+    double *inputs, *outputs; /* of the row functions */
+    mh_envelope envelope;
+} drawing;
+
+/* ---- The density. ---- */
+
+static void add_law(const mh_effect_law *law, double z, mh_point *out)
+{
+    if (law->kind == MH_NORMAL_LAW) {
+        out->value -= 0.5 * z * z;
+        out->slope -= z;
+        out->bend -= 1.0;
+    } else if (law->kind == MH_LOGISTIC_LAW) {
+        const double slope = -tanh(0.5 * z);
+        out->value -= fabs(z) + 2.0 * log1p(exp(-fabs(z)));
+        out->slope += slope;
+        out->bend -= 0.5 * (1.0 - slope * slope);
+    } else {
+        const double nu = law->shape, sum = nu + z * z;
+        out->value -= 0.5 * (nu + 1.0) * log1p(z * z / nu);
+        out->slope -= (nu + 1.0) * z / sum;
+        out->bend += (nu + 1.0) * (z * z - nu) / (sum * sum);
+    }
+}
+
+static double draw_from_law(const mh_effect_law *law, const mh_generator *rng)
+{
+    if (law->kind == MH_LOGISTIC_LAW) {
+        const double first = rng->standard_exponential(rng->bits);
+        return log(first / rng->standard_exponential(rng->bits));
+    }
+    const double normal = mh_normal(rng), half = 0.5 * law->shape;
+    if (law->kind == MH_NORMAL_LAW)
+        return normal;
+    return normal / sqrt(rng->standard_gamma(rng->bits, half) / half);
+}
+
+static void write_inputs(const term_rows *rows, double z, double *inputs)
+{
+    const int64_t m = rows->term->n_arguments;
+    const double *line = rows->lines;
+    for (int64_t i = 0; i < rows->n; i++, line += rows->width) {
+        for (int64_t a = 0; a < m; a++)
+            *inputs++ = line[a] + line[m + a] * z;
+        for (int64_t k = 2 * m; k < rows->width; k++)
+            *inputs++ = line[k];
+    }
+}
+
+static void add_slopes(const term_rows *rows, const double *outputs, mh_point *out)
+{
+    const int64_t m = rows->term->n_arguments;
+    const double *unit = rows->lines + m;
+    for (int64_t i = 0; i < rows->n; i++, unit += rows->width) {
+        out->value += *outputs++;
+        for (int64_t a = 0; a < m; a++)
+            out->slope += *outputs++ * unit[a];
+        for (int64_t a = 0; a < m; a++)
+            for (int64_t b = a; b < m; b++)
+                out->bend += *outputs++ * unit[a] * unit[b] * (a == b ? 1.0 : 2.0);
+    }
+}
+
+/* Evaluate g, and its derivatives if they are wanted. */
+static mh_point evaluate(const drawing *on, double z, int wants_slopes)
+{
+    mh_point out = {.z = z};
+    for (const term_rows *rows = on->terms; rows < on->terms + on->groups->n_terms; rows++) {
+        if (rows->n == 0)
+            continue;
+        write_inputs(rows, z, on->inputs);
+        (wants_slopes ? rows->term->slopes : rows->term->values)(on->inputs, on->outputs, rows->n);
+        if (wants_slopes)
+            add_slopes(rows, on->outputs, &out);
+        for (int64_t i = 0; !wants_slopes && i < rows->n; i++)
+            out.value += on->outputs[i];
+    }
+    add_law(on->law, z, &out);
+    return out;
+}
+
+static int is_finite(const mh_point *at)
+{
+    return isfinite(at->value) && isfinite(at->slope) && isfinite(at->bend);
+}
+
+/* ---- Points and tails. ---- */
+
+/* Find a point near the mode of a concave g by Newton's method, and by bisection between points
+ * with slopes of both signs; write the mode and the standard deviation by its derivatives. */
+static mh_status find_middle(const drawing *on, double start, mh_point *out, double *mode,
+                             double *sd)
+{
+    double low = -INFINITY, high = INFINITY, last = 0.0, z = start;
+    for (int64_t k = 0; k < MAX_STEPS; k++) {
+        *out = evaluate(on, z, 1);
+        if (!is_finite(out)) {
+            *(z > last ? &high : &low) = z;
+            z = 0.5 * (z + last);
+            continue;
+        }
+        const double variance = 1.0 / mh_larger(-out->bend, MIN_CURVATURE);
+        *sd = sqrt(variance);
+        *mode = z + out->slope * variance;
+        if (fabs(*mode - z) <= NEAR * *sd)
+            return MH_OK;
+        *(out->slope > 0.0 ? &low : &high) = last = z;
+        const int is_slow = k % 3 == 2 && isfinite(high - low);
+        z = low < *mode && *mode < high && !is_slow ? *mode : 0.5 * (low + high);
+    }
+    return MH_NO_ENVELOPE;
+}
+
+/* Add a point on one side of the mode of a concave g, with a slope towards the mode. */
+static mh_status add_outer(drawing *on, double mode, double sd, double side)
+{
+    double near = 0.0, far = INFINITY, reach = OUTER * sd;
+    for (int64_t k = 0; k < MAX_STEPS; k++) {
+        const mh_point at = evaluate(on, mode + side * reach, 1);
+        if (is_finite(&at) && -side * at.slope * reach > MIN_SLOPE) {
+            mh_insert_point(&on->envelope, at);
+            return MH_OK;
+        }
+        *(is_finite(&at) ? &near : &far) = reach;
+        reach = isfinite(far) ? 0.5 * (near + far) : 2.0 * reach;
+    }
+    return MH_NO_ENVELOPE;
+}
+
+static mh_status place_points(drawing *on, int64_t g)
+{
+    const int64_t n_cells = on->law->n_cells, n_nodes = on->groups->n_nodes;
+    on->envelope.n_points = 0;
+    if (n_cells == 0) {
+        mh_point middle;
+        double mode, sd;
+        MH_TRY(find_middle(on, on->groups->nodes[g * n_nodes + n_nodes / 2], &middle, &mode, &sd));
+        mh_insert_point(&on->envelope, middle);
+        MH_TRY(add_outer(on, mode, sd, -1.0));
+        return add_outer(on, mode, sd, 1.0);
+    }
+    for (int64_t k = 0; k <= n_cells; k++) {
+        mh_point at = evaluate(on, on->law->ends[g * (n_cells + 1) + k], 1);
+        at.curvature = k < n_cells ? mh_larger(on->law->curvatures[g * n_cells + k], 0.0) : 0.0;
+        on->envelope.points[on->envelope.n_points++] = at;
+        if (!is_finite(&at))
+            return MH_NO_ENVELOPE;
+    }
+    return MH_OK;
+}
+
+/* Bound a tail beyond all cells: its rows rise by at most the slope times the distance, and are at
+ * most the ceiling. Student's t is at most the power that it tends to. */
+static void bound_tail(const mh_effect_law *law, int64_t at, mh_span *tail)
+{
+    mh_point alone = {.z = tail->start};
+    add_law(law, tail->start, &alone);
+    const int is_power = law->kind == MH_STUDENT_LAW;
+    const double falls = -tail->side * alone.slope, height = law->ceilings[at] + alone.value;
+    const double rate = is_power && law->slopes[at] <= 0.0 ? falls : falls - law->slopes[at];
+    const int by_slope = rate > 0.0 && (!is_power || law->slopes[at] <= 0.0);
+    tail->rate = by_slope ? rate : falls;
+    if (!by_slope || height - log(falls) < tail->height - log(rate)) {
+        tail->rate = falls;
+        tail->height = height;
+    }
+    if (is_power) {
+        tail->power = law->shape;
+        tail->height += 0.5 * (law->shape + 1.0) * log1p(law->shape / mh_square(tail->start));
+    }
+}
+
+static mh_status build(drawing *on, int64_t g)
+{
+    const mh_envelope *envelope = &on->envelope;
+    mh_span tails[2];
+    for (int64_t k = 0; k < 2; k++) {
+        const mh_point *end = envelope->points + (k ? envelope->n_points - 1 : 0);
+        const double side = k ? 1.0 : -1.0;
+        tails[k] = (mh_span){.start = end->z, .side = side, .length = INFINITY,
+                              .height = end->value, .rate = -side * end->slope};
+        if (on->law->n_cells > 0)
+            bound_tail(on->law, 2 * g + k, tails + k);
+        if (!(tails[k].rate > 0.0) || !isfinite(tails[k].height))
+            return MH_NO_ENVELOPE;
+    }
+    return mh_build_envelope(&on->envelope, tails);
+}
+
+/* ---- Draws. ---- */
+
+/* Make a rejected proposal a point if there is room, and bounds hold on both sides of it. */
+static mh_status refine(drawing *on, int64_t g, double z)
+{
+    const mh_envelope *envelope = &on->envelope;
+    const int is_inside =
+        envelope->points[0].z < z && z < envelope->points[envelope->n_points - 1].z;
+    if (envelope->n_points == MH_POINTS || (on->law->n_cells > 0 && !is_inside))
+        return MH_OK;
+    const mh_point at = evaluate(on, z, 1);
+    if (!is_finite(&at))
+        return MH_OK;
+    mh_insert_point(&on->envelope, at);
+    return build(on, g);
+}
+
+static mh_status draw_effect(drawing *on, int64_t g, double *effect, int64_t *trials)
+{
+    double height;
+    MH_TRY(place_points(on, g));
+    MH_TRY(build(on, g));
+    for (int64_t k = 0; k < MAX_TRIALS; k++) {
+        *effect = mh_draw_below(&on->envelope, on->rng, &height);
+        const double value = evaluate(on, *effect, 0).value;
+        ++*trials;
+        /* A density that is NaN, or above its envelope, contradicts the bounds. */
+        if (!(value <= height + SLACK + RELATIVE_SLACK * fabs(height)))
+            return MH_NO_ENVELOPE;
+        if (on->rng->standard_exponential(on->rng->bits) >= height - value)
+            return MH_OK;
+        MH_TRY(refine(on, g, *effect));
+    }
+    return MH_NO_ENVELOPE;
+}
+
+static int64_t rows_between(const mh_groups *groups, int64_t first, int64_t last)
+{
+    int64_t n = 0;
+    for (int64_t k = 0; k < groups->n_terms; k++) {
+        const int64_t *starts = groups->starts + k * (groups->n_groups + 1);
+        n += starts[last] - starts[first];
+    }
+    return n;
+}
+
+/* Read the rows of some groups; move_to_group is then called for each in turn. */
+static mh_status read_groups(drawing *on, int64_t first, int64_t last, mh_arena *scratch)
+{
+    int64_t n_inputs = 0, n_outputs = 0;
+    for (int64_t k = 0; k < on->groups->n_terms; k++) {
+        const mh_term *term = on->groups->terms + k;
+        const int64_t *starts = on->groups->starts + k * (on->groups->n_groups + 1);
+        const int64_t n = starts[last] - starts[first], m = term->n_arguments;
+        const int64_t width = 2 * m + term->n_taken;
+        mh_forms forms;
+        MH_VECTOR(double, lines, scratch, n * width);
+        MH_TRY(mh_room_for_forms(term, n, &forms, scratch));
+        mh_read_rows(term, on->groups->rows + starts[first], n, on->vectors, 2,
+                     on->groups->size + 1, &forms, lines);
+        on->terms[k] = (term_rows){term, 0, width, lines};
+        n_inputs = mh_max(n_inputs, n * (width - m));
+        n_outputs = mh_max(n_outputs, n * mh_width_of_slopes(m));
+    }
+    on->inputs = mh_take(scratch, n_inputs, double);
+    on->outputs = mh_take(scratch, n_outputs, double);
+    MH_NEED(on->inputs && on->outputs);
+    return MH_OK;
+}
+
+static void move_to_group(drawing *on, int64_t g)
+{
+    for (int64_t k = 0; k < on->groups->n_terms; k++) {
+        const int64_t *starts = on->groups->starts + k * (on->groups->n_groups + 1);
+        on->terms[k].lines += on->terms[k].n * on->terms[k].width;
+        on->terms[k].n = starts[g + 1] - starts[g];
+    }
+}
+
+mh_status mh_draw_effects(const mh_groups *groups, const mh_effect_law *law, const double *theta,
+                          int64_t first, int64_t last, const mh_generator *rng, double *effects,
+                          int64_t *counts, mh_arena *scratch)
+{
+    MH_SCOPE(scratch);
+    const int64_t size = groups->size;
+    const double tau = mh_scale_at(groups, theta[groups->scale]).value;
+    MH_VECTOR(drawing, on, scratch, 1);
+    MH_VECTOR(term_rows, terms, scratch, groups->n_terms);
+    MH_VECTOR(double, vectors, scratch, 2 * (size + 1));
+    mh_fill(vectors, 2 * (size + 1), 0.0);
+    mh_copy_to(vectors, theta, size);
+    vectors[size] = mh_inner(groups->location, theta, size) + groups->offset;
+    vectors[2 * size + 1] = tau;
+    *on = (drawing){.groups = groups, .law = law, .rng = rng, .vectors = vectors, .terms = terms};
+    for (int64_t start = first, end; start < last; start = end) {
+        MH_SCOPE(scratch);
+        for (end = start + 1; end < last && rows_between(groups, start, end + 1) <= ROWS_AT_ONCE;)
+            end++;
+        MH_TRY(read_groups(on, start, end, scratch));
+        for (int64_t g = start; g < end; g++, effects++, counts[0]++) {
+            move_to_group(on, g);
+            if (tau == 0.0 || rows_between(groups, g, g + 1) == 0)
+                *effects = draw_from_law(law, rng);
+            else
+                MH_TRY(draw_effect(on, g, effects, counts + 1));
+        }
+    }
+    return MH_OK;
+}
