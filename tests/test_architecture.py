@@ -18,7 +18,7 @@ AS_IN_C = {"steps/custom.py: decide_batch"}
 BUDGETS = {
     "(top)": 589, "native": 1_215, "data": 2_105, "functions": 2_475, "expressions": 3_011,
     "model": 3_681, "structure": 1_660, "reparametrize": 1_127, "compiled": 2_200,
-    "proposals": 1_235, "reference": 4_067, "bounds": 2_786, "plan": 1_980, "samplers": 401,
+    "proposals": 1_235, "reference": 4_067, "bounds": 3_245, "plan": 1_980, "samplers": 401,
     "chain": 1_094, "steps": 2_808, "published": 1_060, "sampling": 2_077, "diagnostics": 3_546,
 }  # fmt: skip
 

@@ -91,7 +91,7 @@ def effect_moments(rows: GroupRows, theta: np.ndarray) -> tuple[np.ndarray, np.n
     return mean, np.sqrt((shares * (rows.nodes.z - mean[:, None]) ** 2).sum(axis=1))
 
 
-def _placed_at(
+def placed_at(
     target: GroupTarget, position: np.ndarray, sd: np.ndarray
 ) -> tuple[GroupTarget, np.ndarray, np.ndarray]:
     """Target with nodes for the effects at a position, their mean and sd; `sd` of the nodes now."""
@@ -115,10 +115,10 @@ def with_placed_nodes(
     for k in range(ROUNDS):
         # Nodes of effects that are far off would mislead the search for the mode.
         if k or np.isfinite(target.log_likelihood(position)):
-            target, mean, sd = _placed_at(target, position, sd)
+            target, mean, sd = placed_at(target, position, sd)
         mode = target.mode(position, rng, LOOSE_TOLERANCE)
         position = mode.position
-    target, mean, sd = _placed_at(target, position, sd)
+    target, mean, sd = placed_at(target, position, sd)
     choice = _choose_count(target, mode, mean, sd, rng)
     target = target.at_nodes(placed_nodes(groups.law, mean, sd, choice.n_nodes))
     return target.at_nodes(_without_light_nodes(target.group_rows, position)), position, choice
