@@ -92,7 +92,7 @@ def reduced_of(readings, name, root):
 @pytest.mark.parametrize("root", [1, 2])
 @for_each_model
 def test_the_prior_is_the_models_without_the_effects(readings, name, root):
-    model, groups, reduced = reduced_of(readings, name, root)
+    model, _, reduced = reduced_of(readings, name, root)
     effect = MODELS[name][1]
     others = [v for v in model.free_RVs + model.potentials if v.name != effect]
     points = points_of(model)
@@ -110,7 +110,7 @@ def test_the_prior_is_the_models_without_the_effects(readings, name, root):
 @pytest.mark.parametrize("root", [1, 2])
 @for_each_model
 def test_positions_are_the_other_variables_with_the_scale(readings, name, root):
-    model, groups, reduced = reduced_of(readings, name, root)
+    model, _, reduced = reduced_of(readings, name, root)
     effect, scale = MODELS[name][1:]
     (place,) = reduced.boundary
     for point in points_of(model):
