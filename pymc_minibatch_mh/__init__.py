@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.published.ranges import Ranges as Ranges
     from pymc_minibatch_mh.published.tuna_paper import TunaPaperMH as TunaPaperMH
     from pymc_minibatch_mh.sampling.driver import sample as sample
+    from pymc_minibatch_mh.sampling.effects import draw_effects as draw_effects
     from pymc_minibatch_mh.sampling.initial_points import (
         overdispersed_initvals as overdispersed_initvals,
     )
@@ -77,6 +78,7 @@ _ON_FIRST_USE = {
     "TunaMH": "steps.tuna",
     "TunaPaperMH": "published.tuna_paper",
     "audit": "diagnostics.audit",
+    "draw_effects": "sampling.effects",
     "explain": "diagnostics.explain",
     "factorize": "model.factorization",
     "log_likelihood": "diagnostics.predictive",

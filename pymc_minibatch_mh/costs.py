@@ -7,6 +7,9 @@ distribution for all costs. Updates were timed on machines with caches of a few 
 #: Cost of an observation drawn at random: from data of at least `MIN_UNCACHED_BYTES`, and from
 #: smaller data, which caches hold. Timed in updates of TunaMH. Used to choose χ and κ (steps.tuna).
 OBSERVATION, CACHED_OBSERVATION, MIN_UNCACHED_BYTES = 0.5e-6, 0.2e-6, 2**24
+#: Cost of a row of a group at one node, at both ends of a proposal and at the centre. Timed in
+#: updates of TunaMH with Bernoulli rows. Used to choose χ (plan.groups).
+NODE = 0.09e-6
 #: Cost of a candidate that its separable bound rejects. Timed in updates of TunaMH. Used to choose
 #: κ (steps.tuna) and influential observations (bounds.tables).
 CANDIDATE = 0.06e-6

@@ -13,6 +13,7 @@ from math import prod
 import numpy as np
 from scipy.special import chdtri
 
+from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED
 from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING
 from pymc_minibatch_mh.bounds.jets import Jet, Jets
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, n_orderings
@@ -29,6 +30,11 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Probabilities of a normal posterior outside of each ball.
 TAILS = (0.3, 0.02, 1e-4, 1e-12)
+#: Number of normal proposals for which influential groups are chosen.
+TYPICAL_MOVES = 1_000
+#: Number of ranges of groups in a forecast, and groups in each; number of groups drawn in an update
+#: up to which inner balls would save little.
+TRIALS, TRIAL_GROUPS, FEW_GROUPS = 8, 64, 2.0
 #: Inner balls, whose derivatives are bounded as well, by their share of the smallest radius.
 INNER = (0.25, 0.5, 0.75)
 #: Bound that stands for none; maximum share of groups without one, which every update evaluates.
@@ -44,17 +50,26 @@ class NodeBoundsPass:
 
     def __init__(self, rows: GroupRows, reference: Reference) -> None:
         self._rows, self._reference = rows, reference
-        self._record = rows.record()
+        # Bounds hold in the scale itself, in which predictors are linear, also if the coordinate is
+        # its square x: the root has the derivative 1/(2 √x).
+        self._record, k = rows.record(root=1), rows.layout.scale_at
+        self._centre, self._factor = reference.centre.copy(), reference.factor.copy()
+        self._unit: np.ndarray | None = None
+        if rows.layout.root == 2:
+            self._centre[k] = np.sqrt(reference.centre[k])
+            self._factor[k] /= 2.0 * self._centre[k]
+            self._unit = 2.0 * self._centre[k] * reference.whitener[:, k]
         size = reference.centre.size
-        outer = np.sqrt([chdtri(size, tail) for tail in TAILS])
-        self.radii = np.concatenate([outer[0] * np.array(INNER), outer])
+        self.outer = self.radii = np.sqrt([chdtri(size, tail) for tail in TAILS])
 
     def tables(self) -> Tables:
         """Bounds of all groups; BoundsError if a group has none over the smallest ball."""
         report_stage(BOUNDING)
         tasks = self._tasks()
+        if self.forecast() > FEW_GROUPS:
+            self.radii = np.concatenate([self.outer[0] * np.array(INNER), self.outer])
         parts = list(on_all_cores(self._bound_task, tasks, BOUNDING))
-        c = np.concatenate(parts, axis=1)[len(INNER) :]
+        c = np.concatenate(parts, axis=1)[-self.outer.size :]
         without = ~(c < NO_BOUND)
         usable = np.flatnonzero(without.mean(axis=1) <= MAX_WITHOUT)
         if not usable.size:
@@ -65,8 +80,31 @@ class NodeBoundsPass:
         c = np.nextafter(c, np.float32(np.inf))
         totals = c.sum(axis=1, dtype=np.float64)
         kinds = np.full(usable.size, float(ENDS))
-        radii = self.radii[len(INNER) :][usable]
-        return Tables(np.stack([radii, kinds, totals], axis=1), c, 1.0)
+        headers = np.stack([self.outer[usable], kinds, totals], axis=1)
+        heavy = self._influential_groups(self.outer[usable], c)
+        squared = -1 if self._unit is None else self._rows.layout.scale_at
+        return Tables(headers, c, 1.0, heavy=heavy, squared=squared)
+
+    def _influential_groups(self, radii: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """Groups that every update evaluates: as many as make it evaluate fewest on average."""
+        size, rng = self._reference.size, np.random.default_rng(PREPARATION_SEED)
+        lengths = np.sqrt(rng.chisquare(size, (TYPICAL_MOVES, 2)))
+        table = np.minimum(np.searchsorted(radii, lengths.max(axis=1)), radii.size - 1)
+        sizes = (lengths**3).sum(axis=1) / 6.0
+        units = np.bincount(table, sizes, radii.size) / TYPICAL_MOVES
+        order = np.argsort(-(units @ c), kind="stable")
+        drawn = np.append(np.cumsum((units @ c)[order][::-1])[::-1], 0.0)
+        count = int(np.argmin(np.arange(drawn.size) + drawn))
+        return np.sort(order[:count]).astype(np.int64)
+
+    def forecast(self) -> float:
+        """Number of groups that a typical update draws, estimated on some ranges of groups."""
+        n_groups = self._rows.layout.groups.n_groups
+        firsts = np.linspace(0, n_groups - TRIAL_GROUPS, TRIALS).astype(int).clip(0)
+        trials = [(k, min(k + TRIAL_GROUPS, n_groups)) for k in firsts.tolist()]
+        parts = list(on_all_cores(self._bound_task, trials, BOUNDING))
+        mean = np.concatenate(parts, axis=1)[1].mean()
+        return float(mean * n_groups * (2.0 * self._reference.size**1.5) / 6.0)
 
     def _tasks(self) -> list[tuple[int, int]]:
         """Ranges of groups with about the same number of evaluations."""
@@ -80,13 +118,12 @@ class NodeBoundsPass:
     def _bound_task(self, task: tuple[int, int]) -> np.ndarray:
         """Bounds of some groups, shape (radii, groups)."""
         first, last = task
-        layout, centre = self._rows.layout, self._reference.centre
-        n_nodes, factor = self._rows.nodes.z.shape[1], self._reference.factor
+        layout, n_nodes = self._rows.layout, self._rows.nodes.z.shape[1]
         counts = layout.starts[:, last] - layout.starts[:, first]
         widths = [len(f.arguments) * n_nodes for f in layout.functions]
         begins = np.cumsum([0, *(n * width for n, width in zip(counts, widths, strict=True))])
         values, norms = np.empty(begins[-1]), np.empty(begins[-1])
-        arguments = self._record, centre, factor, first, last, begins[:-1].copy()
+        arguments = self._record, self._centre, self._factor, first, last, begins[:-1].copy()
         function("mh_place_nodes")(*arguments, values, norms)
         weights = np.empty((self.radii.size, KINDS, begins[-1]))
         for k, term in enumerate(layout.functions):
@@ -102,7 +139,9 @@ class NodeBoundsPass:
         n_kinds = self.radii.size * KINDS
         function("mh_norms_of_nodes")(*arguments, begins[-1], n_kinds, weights, suprema)
         c = np.empty((self.radii.size, last - first))
-        function("mh_bound_groups")(*arguments[:-1], self.radii.size, self.radii, suprema, c)
+        function("mh_bound_groups")(
+            *arguments[:-1], self.radii.size, self.radii, suprema, self._unit, c
+        )
         return c
 
 

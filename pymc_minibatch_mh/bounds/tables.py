@@ -117,6 +117,8 @@ class Tables:
     heavy: np.ndarray = field(default_factory=lambda: NO_ROWS)
     groups: Groups | None = None
     copy: WhitenedCopy = NO_COPY
+    #: Coordinate that is the square of the one in which bounds hold, or -1.
+    squared: int = -1
 
     @property
     def key(self) -> str:
@@ -158,7 +160,9 @@ class Tables:
     def without_sampling_tables(self) -> BoundTables:
         """Tables without alias tables, for tests that do not sample rows by their bounds."""
         metric = self.compiled_metric
-        arrays = no_tables()._replace(headers=self.headers, c=self.c, metric=metric)
+        arrays = no_tables()._replace(
+            headers=self.headers, c=self.c, metric=metric, squared=self.squared
+        )
         return arrays if self.groups is None else arrays._replace(**self.groups._asdict())
 
     @cached_property

@@ -10,6 +10,7 @@ import numpy as np
 from pymc_minibatch_mh.compiled.form_rows import DataLeaves, FormRows, TermLayout
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.expressions.graph import CoordinateIndex, Gather, Monomial
+from pymc_minibatch_mh.expressions.patterns import with_quick_choices
 from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.library import LaidOut, function
 from pymc_minibatch_mh.structure.predictors import LinearForm, read_coordinates
@@ -135,7 +136,8 @@ class GroupRows:
     def __init__(self, layout: GroupLayout, nodes: Nodes, source: ArrayRows) -> None:
         self.layout, self.nodes, self.source = layout, nodes, source
         self.context = np.array(source.others_address, dtype=np.int64)
-        self._forms = FormRows(layout.functions, layout.size + 1)
+        quick = [replace(f, root=with_quick_choices(f.exprs, f.root)) for f in layout.functions]
+        self._forms = FormRows(quick, layout.size + 1)
 
     @property
     def evaluations(self) -> float:
@@ -181,9 +183,10 @@ class GroupRows:
             ],
         )
 
-    def record(self, order: int = 2) -> LaidOut:
-        """C record of the groups with remainders of an order."""
-        return LaidOut("mh_groups", self.layout.record(self.nodes, self.terms, order))
+    def record(self, order: int = 2, root: int = 0) -> LaidOut:
+        """C record of the groups with remainders of an order; `root` other than the layout's."""
+        record = self.layout.record(self.nodes, self.terms, order)
+        return LaidOut("mh_groups", record._replace(root=root or self.layout.root))
 
     def space(
         self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False

@@ -46,7 +46,7 @@ from pymc_minibatch_mh.model.bambi import is_bambi_model
 from pymc_minibatch_mh.model.factorization import Factorization, factorize
 from pymc_minibatch_mh.model.inputs import as_generator, resolve_model
 from pymc_minibatch_mh.native.bound_tables import TOTAL
-from pymc_minibatch_mh.native.moves import DIRECTIONAL, GIVEN, JOINT, SHARP
+from pymc_minibatch_mh.native.moves import DIRECTIONAL, ENDS, GIVEN, JOINT, SHARP
 from pymc_minibatch_mh.plan.method import Promise
 from pymc_minibatch_mh.progress import show_progress
 from pymc_minibatch_mh.steps import settings as check
@@ -71,6 +71,7 @@ KINDS = {
     JOINT: "over the joint length of the arguments",
     SHARP: "sharp, one argument a row",
     GIVEN: "with a metric of the user's own",
+    ENDS: "of a group's remainder at either end",
 }
 
 
@@ -154,6 +155,8 @@ class Explanation:
     refused: str = ""
     n_rows: int
     size: int
+    #: Number and kind of what an update draws: observations, or groups of them.
+    drawn_from: tuple[int, str] = (0, "observations")
     terms: tuple[SubsampledTerm, ...]
     others: tuple[NotSubsampled, ...]
     coordinates: tuple[Reparametrized, ...] = ()
@@ -230,10 +233,11 @@ class Explanation:
         ]
         sampler = NUTPIE if self.recommended == NUTS else self.recommended
         lines = [("recommended", f"{sampler}: {self.reason}"), ("not subsampled", self.refused)]
+        n_units, units = self.drawn_from
         if self.certificate is not None and self.forecast is not None:
             lines += [
                 ("exact", self.certificate.describe()),
-                ("observations a draw", self.forecast.describe_rows(self.n_rows)),
+                (f"{units} a draw", self.forecast.describe_rows(n_units)),
                 ("1,000 effective draws", self.forecast.describe_seconds()),
             ]
             full = full or ["nothing"]
@@ -340,7 +344,7 @@ def _explain_step(
     seconds: float = nan,
     why_not_exact: str = "",
 ) -> Explanation:
-    target, method = step.target, type(step).__name__
+    target, method = step.plan.described, type(step).__name__
     parts, n_rows = target.factorization, target.source.n_rows
     forecast, run = forecast_step(step, model, pilots, seconds)
     approximate = None
@@ -356,6 +360,7 @@ def _explain_step(
         reason=reason,
         n_rows=n_rows,
         size=parts.size,
+        drawn_from=(step.plan.n_rows, step.plan.units),
         terms=subsampled_terms(parts, target.compiled.why_graph),
         others=not_subsampled(model, parts, tuple(step.program.slices.steps)),
         coordinates=reparametrized_variables(parts),

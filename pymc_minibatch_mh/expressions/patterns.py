@@ -23,6 +23,7 @@ from pymc_minibatch_mh.functions.base import numpy_function
 from pymc_minibatch_mh.functions.log_any import LogAny
 from pymc_minibatch_mh.functions.log_erfc import LogErfc
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
+from pymc_minibatch_mh.functions.logistic import quick_softplus
 
 
 class LogBetweenTails(scalar.Switch):
@@ -54,6 +55,31 @@ def is_a(expr: Expr, *ops: type) -> bool:
 def constant_value(expr: Expr) -> float | None:
     """Value of a constant expression; None for any other expression."""
     return float(expr.value) if isinstance(expr, Constant) else None
+
+
+def with_quick_choices(exprs: ExprGraph, expr: Expr) -> Expr:
+    """Expression in which f(x) or f(y), chosen by data, is f of the choice: one call, not two.
+
+    Its logarithms of 1 + exp(x) have no branches.
+    """
+    if not isinstance(expr, Apply) or expr.is_data:
+        return expr
+    inputs = [with_quick_choices(exprs, x) for x in expr.inputs]
+    if is_a(expr, scalar.Switch) and inputs[0].is_data:
+        return _joined_choice(exprs, *inputs)
+    is_softplus = isinstance(expr.op, scalar_math.Softplus)
+    return exprs.node(quick_softplus if is_softplus else expr.op, inputs)
+
+
+def _joined_choice(exprs: ExprGraph, condition: Expr, yes: Expr, no: Expr) -> Expr:
+    """Choice between two expressions, made as far inside of both as they are alike."""
+    if isinstance(yes, Apply) and isinstance(no, Apply) and yes.op == no.op:
+        pairs = list(zip(yes.inputs, no.inputs, strict=False))
+        differ = sum(x is not y for x, y in pairs) + abs(len(yes.inputs) - len(no.inputs))
+        if differ == 1 and not isinstance(yes.op, scalar.Switch):
+            joined = [x if x is y else _joined_choice(exprs, condition, x, y) for x, y in pairs]
+            return exprs.node(yes.op, joined)
+    return exprs.node(scalar.switch, (condition, yes, no))
 
 
 def sum_parts(expr: Expr) -> tuple[Expr, ...]:

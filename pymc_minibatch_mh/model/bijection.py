@@ -1,8 +1,8 @@
 """Bijections between the model's value variables and other coordinates of the position."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -33,6 +33,10 @@ class Bijection(ABC):
     def coordinates(self) -> set[int]:
         """Coordinates that the bijection changes or depends on."""
         return self.moved_indices
+
+    def renumbered(self, new: np.ndarray) -> Self:
+        """The same bijection where coordinate k of the position has the number new[k]."""
+        return replace(self, indices=new[self.indices])
 
     @abstractmethod
     def inverse(self, position: Any) -> list[IndexedValues]:

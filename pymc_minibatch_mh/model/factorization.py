@@ -182,6 +182,10 @@ class Factorization:
         """Copy of `point` with the value variables replaced by those of `position`."""
         return {**point, **self.split_by_name(self.values(position))}
 
+    def draws(self, positions: np.ndarray) -> "WholeDraws":
+        """Value variables at draws; `positions`, shape (..., d), are overwritten."""
+        return WholeDraws(self, self.values(positions, overwritten=True))
+
     def split_by_name(self, values: np.ndarray) -> dict[str, np.ndarray]:
         """Ravelled value variables, shape (..., d), split by name."""
         return cut_blocks(self.blocks, values)

@@ -60,6 +60,8 @@ class BoundTables(NamedTuple):
     shared: np.ndarray = NO_DIRECTIONS
     own: np.ndarray = NO_DIRECTIONS
     each: int = 1
+    #: Coordinate that is the square of the one in which bounds hold, or -1.
+    squared: int = -1
     #: Prefetched rows of stored data, whose row numbers are then slots of the buffer.
     supply: Supply = NO_SUPPLY
     copy: WhitenedCopy = NO_COPY

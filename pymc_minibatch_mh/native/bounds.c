@@ -75,10 +75,29 @@ static mh_status products_of_groups(const mh_bounds *bounds, const mh_move *move
     return MH_OK;
 }
 
-static mh_status see(const mh_bounds *bounds, const mh_move *move, int64_t size, seen *out,
-                     mh_arena *scratch)
+/* Squared length of a whitened end for bounds that hold in the root of a coordinate x: its whitened
+ * coordinates are those of the end, less the whitened unit of x times the squared change of the root. */
+static double length_by_root(const mh_reference *reference, int64_t at, double x,
+                             const double *whitened)
 {
+    const int64_t size = reference->size;
+    const double change = sqrt(x) - sqrt(reference->centre[at]);
+    double total = 0.0;
+    for (int64_t i = 0; i < size; i++)
+        total += mh_square(whitened[i] - reference->whitener[i * size + at] * change * change);
+    return total;
+}
+
+static mh_status see(const mh_bounds *bounds, const mh_reference *reference, const mh_move *move,
+                     seen *out, mh_arena *scratch)
+{
+    const int64_t size = reference->size, squared = bounds->squared;
     *out = (seen){0};
+    if (squared >= 0) {
+        out->dots.here = length_by_root(reference, squared, move->position[squared], move->here);
+        out->dots.there = length_by_root(reference, squared, move->new[squared], move->there);
+        return MH_OK;
+    }
     if (bounds->n_groups)
         return products_of_groups(bounds, move, size, out, scratch);
     if (bounds->n_unread)
@@ -120,7 +139,7 @@ mh_status mh_smallest_table(const mh_bounds *bounds, const mh_reference *referen
 {
     MH_SCOPE(scratch);
     seen part;
-    MH_TRY(see(bounds, move, reference->size, &part, scratch));
+    MH_TRY(see(bounds, reference, move, &part, scratch));
     const double outer = sqrt(mh_larger(part.dots.here, part.dots.there)) * OUTSIDE;
     double best_size = INFINITY, best_m = INFINITY, m_k = INFINITY;
     int64_t known = -1; /* kind of table for which m_k was computed: reuse m_k */

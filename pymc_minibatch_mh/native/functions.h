@@ -99,8 +99,10 @@ mh_status mh_place_nodes(const mh_groups *groups, const double *theta, const dou
  * (n_kinds, n_entries). */
 mh_status mh_norms_of_nodes(const mh_groups *groups, const double *theta, const double *factor, int64_t first, int64_t last, const int64_t *begins, int64_t n_entries, int64_t n_kinds, const double *weights, double *norms, mh_arena *scratch);
 /* Write bounds c, (n_radii, n), with |r(w)| <= c |w|^3 / 6 in each ball; radii ascend, and `suprema`,
- * (n_radii, 4, n, n_nodes), are those of mh_suprema. */
-mh_status mh_bound_groups(const mh_groups *groups, const double *theta, const double *factor, int64_t first, int64_t last, int64_t n_radii, const double *radii, const double *suprema, double *c, mh_arena *scratch);
+ * (n_radii, 4, n, n_nodes), are those of mh_suprema. With `unit`,
+ * the whitened coordinates of a unit of the scale, control variates are quadratic in its square, but
+ * bounds and w belong to the scale itself. */
+mh_status mh_bound_groups(const mh_groups *groups, const double *theta, const double *factor, int64_t first, int64_t last, int64_t n_radii, const double *radii, const double *suprema, const double *unit, double *c, mh_arena *scratch);
 
 /* ---- effects.c ---- */
 /* Draw the effects z of the groups from `first` to `last` - 1 given a position, (last - first,).

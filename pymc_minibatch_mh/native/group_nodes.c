@@ -393,22 +393,57 @@ static double radial_bound(double middle, int64_t n, const double *radii, const 
     return total * (1.0 + 1e-9);
 }
 
+/* Control variates that are quadratic in tau^2 instead of tau: P of order 2 in (beta, tau^2), along a
+ * line v of (beta, tau) with y = v_tau, has the derivatives D^3 P = 6 y^2 b.v at the centre and
+ * D^4 P = 12 y^4 H, with b.v = (H_tau.v - g_tau y/tau)/(2 tau) and H = (H_tautau - g_tau/tau)/(4 tau^2)
+ * from the gradient g and the Hessian in (beta, tau). Subtract the tensor of D^3 P, and write bounds
+ * of both; `unit` has the whitened coordinates of a unit of tau. */
+static void subtract_square(const mh_nodes *nodes, const double *unit, const double *scale,
+                            double tau, double *sums, double *hessian, double *tensor,
+                            double *third, double *fourth)
+{
+    const int64_t size = nodes->size;
+    double *mean = sums + 1 + size, *bend = mean + size;
+    mh_fill(sums, 1 + size, 0.0);
+    mh_fill(hessian, size * size, 0.0);
+    add_nodes(nodes, sums, hessian, mean);
+    const double slope = mh_inner(unit, sums + 1, size) / tau;
+    for (int64_t j = 0; j < size; j++)
+        bend[j] = (mh_inner(hessian + j * size, unit, size) - slope * scale[j]) / (2.0 * tau);
+    const double length = mh_inner(scale, scale, size);
+    const double square = (mh_inner_by(hessian, unit, unit, size) - slope) / (4.0 * tau * tau);
+    *third = 6.0 * length * sqrt(mh_inner(bend, bend, size));
+    *fourth = 12.0 * fabs(square) * length * length;
+    for (int64_t j = 0; j < size; j++)
+        for (int64_t k = 0; k < size; k++)
+            for (int64_t l = 0; l < size; l++)
+                tensor[(j * size + k) * size + l] -=
+                    2.0 * (scale[j] * scale[k] * bend[l] + scale[j] * bend[k] * scale[l] +
+                           bend[j] * scale[k] * scale[l]);
+}
+
 mh_status mh_bound_groups(const mh_groups *groups, const double *theta, const double *factor,
                           int64_t first, int64_t last, int64_t n_radii, const double *radii,
-                          const double *suprema, double *c, mh_arena *scratch)
+                          const double *suprema, const double *unit, double *c,
+                          mh_arena *scratch)
 {
     MH_SCOPE(scratch);
     mh_nodes nodes;
     node_sums room;
     const int64_t n = groups->n_nodes, size = groups->size, count = last - first;
     MH_VECTOR(double, tensor, scratch, size * size * size);
+    MH_VECTOR(double, sums, scratch, 1 + 3 * size);
+    MH_VECTOR(double, hessian, scratch, size * size);
     MH_VECTOR(double, third, scratch, n_radii);
     MH_VECTOR(double, fourth, scratch, n_radii);
     MH_TRY(room_for_nodes(groups, factor, 3, &room, &nodes, scratch));
     for (int64_t g = 0; g < count; g++) {
-        double middle;
+        double middle, third_of_square = 0.0, fourth_of_square = 0.0;
         MH_TRY(sum_nodes(&room, first + g, theta, 3, scratch));
         MH_TRY(mh_tensor_of_nodes(&nodes, tensor, scratch));
+        if (unit)
+            subtract_square(&nodes, unit, factor + groups->scale * size, theta[groups->scale], sums,
+                            hessian, tensor, &third_of_square, &fourth_of_square);
         MH_TRY(mh_norm_of_tensor(tensor, size, &middle, scratch));
         for (int64_t r = 0; r < n_radii; r++) {
             const double *at[4];
@@ -416,6 +451,8 @@ mh_status mh_bound_groups(const mh_groups *groups, const double *theta, const do
                 at[k] = suprema + ((r * 4 + k) * count + g) * n;
             const mh_suprema over = {at[0], at[1], at[2], at[3]};
             MH_TRY(mh_bound_over_nodes(&nodes, &over, radii[r], third + r, fourth + r, scratch));
+            third[r] += third_of_square + radii[r] * fourth_of_square;
+            fourth[r] += fourth_of_square;
             c[r * count + g] = radial_bound(middle, r + 1, radii, third, fourth);
         }
     }

@@ -216,6 +216,9 @@ typedef struct mh_bounds { /* bounds on rows, influential rows, and directions o
     const double *shared; /* directions that all rows may depend on, if others belong to groups */
     int64_t n_groups, each;
     const double *own; /* `each` further directions of every group, (n_groups * each, d) */
+    /* Coordinate that is the square of the one in which bounds hold, or -1: M is then the size of the
+     * proposal in whitened coordinates of the root. */
+    int64_t squared;
     mh_supply supply;
     mh_copy copy;
 } mh_bounds;

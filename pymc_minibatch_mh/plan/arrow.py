@@ -10,7 +10,13 @@ import numpy as np
 from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED, audited_parts, largest_of_parts
 from pymc_minibatch_mh.bounds.part_tables import PartTables, part_tables
 from pymc_minibatch_mh.native.elements import Geometry, Parts
-from pymc_minibatch_mh.plan.plan import ByElements, Plan, Requirements, record_arrays, stored_record
+from pymc_minibatch_mh.plan.plan import (
+    EffectMoves,
+    Plan,
+    Requirements,
+    record_arrays,
+    stored_record,
+)
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.arrow_search import centre_around
 from pymc_minibatch_mh.reference.target import Target
@@ -91,9 +97,11 @@ class ArrowPlan(Plan):
         """Centre, coordinates of common and group effects, and expansions in them."""
         return self.elements
 
-    def objection_to(self, by_elements: ByElements) -> str:
+    def objection_to(self, moves: EffectMoves) -> str:
         """Error text for a step that updates effects together, unlike this plan; else ""."""
-        return "one at a time, but this one cannot. Leave it out" * (by_elements == "never")
+        if moves.integrated == "always":
+            return "one at a time, but this one has to integrate them out. Leave blocks= out"
+        return "one at a time, but this one cannot. Leave it out" * (moves.by_elements == "never")
 
     def bound_ratio(self, position: np.ndarray, new: np.ndarray) -> tuple[float, int]:
         """Maximum ratio of a row's change to its bound between two positions, and the row."""

@@ -11,14 +11,16 @@ from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds, BlockT
 from pymc_minibatch_mh.bounds.bound_check import exceeds_bound, objection_of, seeded_moves
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.jets import require_rules
+from pymc_minibatch_mh.bounds.over_nodes import NodeBoundsPass
 from pymc_minibatch_mh.bounds.tables import Tables, heavy_rows
 from pymc_minibatch_mh.bounds.user_bounds import Bounds, tell_of_unverified_bounds
 from pymc_minibatch_mh.compiled.graphs import term_names
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.native.bound_tables import KIND
-from pymc_minibatch_mh.native.moves import CONSTANT
+from pymc_minibatch_mh.native.moves import CONSTANT, ENDS
 from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.reference.node_rule import GroupTarget
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.row_function import RowFunction
 
@@ -52,7 +54,7 @@ class BoundSource(ABC):
 
     def has_made(self, tables: AnyTables) -> bool:
         """Whether another step's tables on the model are of the kind that this source makes."""
-        return tables.headers[0, KIND] != CONSTANT
+        return tables.headers[0, KIND] not in (CONSTANT, ENDS)
 
     def audit(
         self,
@@ -88,6 +90,19 @@ class DerivedBounds(BoundSource):
         return (
             found if isinstance(found, BlockTables) else with_heavy_rows(target, reference, found)
         )
+
+
+class NodeBounds(DerivedBounds):
+    """Bounds of groups' remainders, derived from their rows at all nodes."""
+
+    def tables(self, target: Target, reference: Reference) -> AnyTables:
+        """Bounds of all groups around a centre."""
+        assert isinstance(target, GroupTarget)
+        return NodeBoundsPass(target.group_rows, reference).tables()
+
+    def has_made(self, tables: AnyTables) -> bool:
+        """Whether tables hold bounds of groups' remainders."""
+        return bool(tables.headers[0, KIND] == ENDS)
 
 
 @dataclass(frozen=True, eq=False)

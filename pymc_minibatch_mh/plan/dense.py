@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self, final
+from typing import Any, Self
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from pymc_minibatch_mh.plan.append import (
 )
 from pymc_minibatch_mh.plan.bound_sources import DerivedBounds, functions_of
 from pymc_minibatch_mh.plan.plan import (
-    ByElements,
+    EffectMoves,
     Plan,
     Requirements,
     optional_record,
@@ -50,7 +50,6 @@ TABLE_FIELDS = ("headers", "c", "looseness", "verified", "heavy")
 _log = logging.getLogger("pymc")
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class DensePlan(Plan):
     """Plan with a dense precision matrix, and bounds for proposals of all coordinates.
@@ -140,9 +139,9 @@ class DensePlan(Plan):
         """Normal approximation of effects given their scales; None if it does not help."""
         return scale_conditional(self.target, self.reference)
 
-    def completed(self) -> "DensePlan":
+    def completed(self) -> Self:
         """Plan with everything that its method needs; BoundsError if a row has no bound."""
-        found: DensePlan = self
+        found = self
         source = self.requirements.bounds
         if self.requirements.calibration and found.calibration is None:
             found = found._with_calibration()
@@ -210,11 +209,13 @@ class DensePlan(Plan):
             return replace(longer, violation=None if tables is None else self.violation)
         return replace(longer, violation=longer.objection_of(PREPARATION_SEED, audited_rows(rows)))
 
-    def objection_to(self, by_elements: ByElements) -> str:
+    def objection_to(self, moves: EffectMoves) -> str:
         """Error text for a step that requires effects one at a time, unlike this plan; else ""."""
-        if by_elements != "always":
-            return ""
-        return "together, but this one has to update them one at a time. Leave blocks= out"
+        if moves.by_elements == "always":
+            return "together, but this one has to update them one at a time. Leave blocks= out"
+        if moves.integrated == "always":
+            return "together, but this one has to integrate them out. Leave blocks= out"
+        return ""
 
     @property
     def covariance(self) -> np.ndarray:

@@ -1,19 +1,21 @@
 """A model prepared for a method: control variates, bounds and other precomputed quantities."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
+from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
 from pymc_minibatch_mh.bounds.bound_check import BoundCheck, violation_message
 from pymc_minibatch_mh.bounds.part_tables import PartTables
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.data.source import EvenRows, NumberedRows, StoredRows, read_columns
 from pymc_minibatch_mh.errors import SettingError, SourceError
+from pymc_minibatch_mh.model.factorization import WholeDraws
 from pymc_minibatch_mh.model.inputs import term_storage
 from pymc_minibatch_mh.native.elements import ScaleConditional
 from pymc_minibatch_mh.native.posterior import Reference
@@ -42,6 +44,11 @@ class Requirements:
     def derives_bounds(self) -> bool:
         """Whether bounds are derived from the model."""
         return self.bounds is not None and self.bounds.derived
+
+    @property
+    def bounds_groups(self) -> bool:
+        """Whether groups can be observations: bounds are those of remainders, or not needed."""
+        return self.bounds is None or type(self.bounds) is DerivedBounds
 
     @property
     def given(self) -> bool:
@@ -102,13 +109,26 @@ def require_possible(model: CompiledModel, requirements: Requirements) -> None:
         requirements.precondition(functions_of(model))
 
 
-#: Whether group effects are accepted one at a time; "always" raises an error if impossible.
-ByElements = Literal["never", "where separable", "always"]
+#: Whether a way to sample group effects is used; "always" raises an error if it is impossible.
+WhenUsed = Literal["never", "where possible", "always"]
+
+
+class EffectMoves(NamedTuple):
+    """Ways to sample group effects: integrated out of small groups, or accepted one at a time."""
+
+    integrated: WhenUsed = "never"
+    by_elements: WhenUsed = "never"
+
+
+#: Proposals of all parameters together.
+TOGETHER = EffectMoves()
+
 #: Error message for the extension of a plan whose data are in memory.
 IN_MEMORY = (
     "prepared= is a step whose data are in memory, so extending it is not faster than building a "
     "new one. Leave it out, or give both models their data by Rows(...)."
 )
+
 
 #: Control variates with a dense precision matrix, or with common and group effects.
 Expansion = Reference | GroupedReference
@@ -199,6 +219,12 @@ class Plan(ABC):
         return []
 
     @property
+    def seconds_of_row(self) -> float:
+        """Cost of an observation that is drawn at random, in seconds."""
+        cached = self.target.source.nbytes < costs.MIN_UNCACHED_BYTES
+        return costs.CACHED_OBSERVATION if cached else costs.OBSERVATION
+
+    @property
     def usual_distance(self) -> float:
         """Root mean square distance of posterior draws from the centre, √d times `width`."""
         return float(np.sqrt(self.reference.centre.size) * self.width)
@@ -227,8 +253,37 @@ class Plan(ABC):
         raise SettingError(IN_MEMORY)
 
     @abstractmethod
-    def objection_to(self, by_elements: ByElements) -> str:
+    def objection_to(self, moves: EffectMoves) -> str:
         """Error text if the step must update effects in another way than this plan; else ""."""
+
+    def for_step(self, target: Target, requirements: Requirements) -> Self:
+        """The same plan for the target and the requirements of a step."""
+        return replace(self, target=target, requirements=requirements)
+
+    @property
+    def described(self) -> Target:
+        """Posterior of all variables, which reports describe."""
+        return self.target
+
+    #: What an update draws, in words.
+    units: ClassVar[str] = "observations"
+
+    @property
+    def integrated(self) -> str:
+        """Effects that are integrated out and how, in words; empty if there are none."""
+        return ""
+
+    def unravel(self, position: np.ndarray, point: Mapping[str, np.ndarray]) -> dict:
+        """Copy of `point` with the value variables of a position, effects included."""
+        return self.target.factorization.unravel(position, point)
+
+    def whole_draws(self, positions: np.ndarray) -> WholeDraws:
+        """All variables at draws, effects included; `positions`, (chains, draws, d), are lost."""
+        return self.own_draws(positions)
+
+    def own_draws(self, positions: np.ndarray) -> WholeDraws:
+        """Variables of the position at draws; `positions`, (chains, draws, d), are overwritten."""
+        return self.target.factorization.draws(positions)
 
     def bound_ratio(self, position: np.ndarray, new: np.ndarray) -> tuple[float, int]:
         """Maximum ratio of a row's change to its bound between two positions, and the row.

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,10 +22,12 @@ from pymc_minibatch_mh.model.weights import Weights, term_weights
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.file import read
+from pymc_minibatch_mh.plan.groups import integrated_plan
 from pymc_minibatch_mh.plan.identity import WatchedModel, key_of_reference
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import (
-    ByElements,
+    TOGETHER,
+    EffectMoves,
     Plan,
     Requirements,
     require_possible,
@@ -98,27 +100,27 @@ class SharedModel:
         start: np.ndarray,
         given: str | PathLike | Plan | None,
         *,
-        by_elements: ByElements = "never",
+        moves: EffectMoves = TOGETHER,
     ) -> Plan:
         """Prepare the quantities that a method needs, by full-data evaluations.
 
-        `by_elements`: whether effects are accepted one at a time; SettingError if required and
-        impossible. `given`: file of a prepared step, or plan on the first of these rows.
+        `moves`: how effects are sampled; SettingError if that is required and impossible. `given`:
+        file of a prepared step, or plan on the first of these rows.
         """
-        key = (*key_of_reference(target).values(), *["by elements"] * (by_elements != "never"))
+        key = self._key_of(target, moves)
         found = self._known.get(key) if given is None else _taken_over(given, target, start)
-        other_moves = given is None and found is not None and found.objection_to(by_elements)
+        other_moves = given is None and found is not None and found.objection_to(moves)
         if found is None or other_moves:
-            found = _prepare_plan(target, requirements, model, start, by_elements)
+            found = _prepare_plan(target, requirements, model, start, moves)
             if given is None:
                 # Keep the centre for other methods, even if no bounds can be derived.
                 self._known = {key: found}
-        if given is not None and (objection := found.objection_to(by_elements)):
+        if given is not None and (objection := found.objection_to(moves)):
             raise SettingError(
                 "prepared= is from a step that updates the effects in "
                 f"{target.factorization.terms[0].name!r} {objection}."
             )
-        found = replace(found, target=target, requirements=requirements)
+        found = found.for_step(target, requirements)
         if requirements.given:
             # Custom bounds are not shared with other steps.
             return found.without_unasked().completed()
@@ -130,6 +132,15 @@ class SharedModel:
             # Arrays can be large, so a plan of another order or temperature is dropped.
             self._known = {key: found}
         return found.without_unasked()
+
+    def _key_of(self, target: Target, moves: EffectMoves) -> tuple[str, ...]:
+        """Key of the plan for a target and for a way to sample effects."""
+        key = (*key_of_reference(target).values(), *map(str, moves))
+        if moves.integrated == "never":
+            return key
+        # Methods that differ in whether effects may move one at a time share groups.
+        shared = (k for k, plan in self._known.items() if plan.integrated and k[:-2] == key[:-2])
+        return next(shared, key)
 
 
 def _taken_over(given: str | PathLike | Plan, target: Target, start: np.ndarray) -> Plan | None:
@@ -168,23 +179,33 @@ def _prepare_plan(
     requirements: Requirements,
     model: pm.Model,
     start: np.ndarray,
-    by_elements: ByElements,
+    moves: EffectMoves,
 ) -> Plan:
-    """Plan of a model, with effects accepted one at a time if requested and possible."""
-    if by_elements == "never":
+    """Plan of a model, with effects sampled in one of the requested ways if possible."""
+    if moves.integrated != "never":
+        try:
+            return integrated_plan(target, requirements, model, start, moves.integrated)
+        except (NotSeparableError, BoundsError, ModeError) as error:
+            if moves.integrated == "always":
+                raise SettingError(
+                    f"blocks='groups' integrates effects out, but {str(error).rstrip('.')}. Leave "
+                    "it out."
+                ) from error
+            _log.info("Group effects are not integrated out, because %s.", str(error).rstrip("."))
+    if moves.by_elements == "never":
         return _expand_around_mode(target, model, start)
     try:
         return _by_elements(target, requirements, model, start)
     except NotSeparableError as error:
         reason: Exception = error
-        if by_elements == "always":
+        if moves.by_elements == "always":
             raise SettingError(
                 "blocks=True needs effects that are independent given all other parameters, but "
                 f"{reason}. Leave it out."
             ) from reason
     except (ModeError, BoundsError) as error:
         reason = error
-        if by_elements == "always":
+        if moves.by_elements == "always":
             raise
     cause = str(reason).rstrip(".")
     _log.info("Group effects are not updated one at a time, because %s.", cause)

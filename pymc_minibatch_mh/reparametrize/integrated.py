@@ -57,11 +57,9 @@ def without_effects(factorization: Factorization, groups: SmallGroups, root: int
     label = f"exp({name})" if any(b.name == name for b in blocks) else name
     label = label if root == 1 else f"{label}²"
     scale = ScaleRoot(name, np.array([scale_at]), label, -1.0 / root)
-    if factorization.maps and any(
-        groups.block.start not in x.moved_indices for x in factorization.maps
-    ):
-        raise NotSeparableError("other effects are reparametrised as well")
-    return reparametrize_by(reduced, [scale])
+    new = np.searchsorted(left, np.arange(plain.size))
+    others = [x.renumbered(new) for x in factorization.maps if start not in x.moved_indices]
+    return reparametrize_by(reduced, [*others, scale])
 
 
 def _moved_slices(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import islice
 from operator import and_, mul
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytensor.tensor as pt
@@ -69,6 +69,15 @@ class NonCentred(Bijection):
     def is_one_to_one(self) -> bool:
         """Whether the diagonal of B is provably positive."""
         return all(factor.positive for row in self.scale for factor in row[-1])
+
+    def renumbered(self, new: np.ndarray) -> Self:
+        """The same bijection where coordinate k of the position has the number new[k]."""
+        rows = (
+            tuple(Counter({f.renumbered(new): n for f, n in entry.items()}) for entry in row)
+            for row in self.scale
+        )
+        locations = tuple(int(new[k]) if k >= 0 else k for k in self.locations)
+        return replace(self, indices=new[self.indices], scale=tuple(rows), locations=locations)
 
     def inverse(self, position: Any) -> list[IndexedValues]:
         """Solution z of B z = α - a, by forward substitution."""

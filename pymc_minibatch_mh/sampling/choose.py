@@ -63,7 +63,7 @@ class Choice:
 
         The forecast includes `tune` draws of warm-up and divides draws among `threads`.
         """
-        found, n_rows = self.forecast, self.step.plan.n_rows
+        found, plan = self.forecast, self.step.plan
         guarantee = "exact" if self.step.guarantee.is_exact else "approximate, error estimated"
         rows = format_figure(float(f"{found.rows_per_update * found.updates_per_draw:.2g}"))
         # A chain without accepted proposals is slow; its exact speed is unknown.
@@ -71,8 +71,8 @@ class Choice:
         seconds = tune * found.ess / (found.draws * speed) + EFFECTIVE / (speed * threads)
         seconds = max(seconds, 0.1)  # Minimum time of a call, even with the fastest draws.
         return (
-            f"{type(self.step).__name__} ({guarantee}): {rows} of {n_rows:,} observations a draw, "
-            f"{EFFECTIVE:,} effective draws in about {format_duration(seconds)}"
+            f"{type(self.step).__name__} ({guarantee}): {rows} of {plan.n_rows:,} {plan.units} a "
+            f"draw, {EFFECTIVE:,} effective draws in about {format_duration(seconds)}"
         )
 
 
@@ -157,7 +157,7 @@ def _require_worthwhile(choice: Choice, model: pm.Model, point: dict[str, np.nda
     The gradient is compiled and timed only if NUTS could be faster in the best case.
     """
     step, name = choice.step, type(choice.step).__name__
-    n_rows, size = step.plan.n_rows, step.target.factorization.size
+    n_rows, size = step.plan.described.source.n_rows, step.target.factorization.size
     own = replace(choice.forecast, ess_per_second=choice.forecast.ess_per_second_in_blocks)
     covariance = covariance_for_nuts(step)
     best = forecast_nuts(model, point, covariance, timed=False)

@@ -91,6 +91,7 @@ def sample(
     quiet: bool = False,
     discard_tuned_samples: bool = True,
     compute_convergence_checks: bool = True,
+    effects: bool = True,
     checkpoint: str | PathLike | None = None,
     resume: xr.DataTree | str | PathLike | None = None,
     model: pm.Model | None = None,
@@ -141,6 +142,10 @@ def sample(
         Whether to leave out the draws of warm-up, as in :func:`pymc.sample`.
     compute_convergence_checks
         Whether to check the chains for convergence, as :func:`pymc.sample` does.
+    effects
+        Whether the trace has the effects of small groups that the step integrates out, and all
+        deterministics of them. Without them a draw takes microseconds; :func:`draw_effects` adds
+        them to the trace later.
     checkpoint
         Folder for draws and states of chains during the run. Blocks of draws are written
         completely or not at all, so a crash loses at most the last block. A block takes a second
@@ -204,8 +209,8 @@ def sample(
         settings, begun, folder = _prepare_chains(
             step, found, settings, keeps_warm_up, resume, given
         )
-        start = step.target.factorization.unravel(begun[0].position, {})
-        kept = recorded_variables(found, start, var_names)
+        shown_effects = check_flag("effects", effects)
+        kept = _recorded(step, found, begun[0].position, var_names, effects=shown_effects)
         workers = Workers(settings, begun, keeps_warm_up, step.program.statistics)
         if folder is not None:
             folder.fill_records(workers)
@@ -221,6 +226,20 @@ def sample(
         if compute_convergence_checks:
             log_warnings(run_convergence_checks(tree, found))
     return bambi_trace(of_bambi, tree) if is_bambi_model(of_bambi) else tree
+
+
+def _recorded(
+    step: MinibatchStep,
+    model: pm.Model,
+    position: np.ndarray,
+    var_names: Sequence[str] | None,
+    *,
+    effects: bool,
+) -> RecordedVariables:
+    """Variables that are recorded, with shapes from a position of a chain."""
+    left_out = [] if effects else [b.name for b in step.target.factorization.integrated]
+    point = step.plan.unravel(position, {})
+    return recorded_variables(model, point, var_names).without(left_out)
 
 
 def _run_chains(workers: Workers, folder: Checkpoint | None, *, shown: bool) -> tuple[float, bool]:
@@ -381,7 +400,7 @@ def _make_tree(
     tuned = None if workers.warm_up is None else workers.warm_up.of(chains, settings.tune)
     tree = make_datatree(
         model,
-        step.target.factorization,
+        step.plan.whole_draws if kept.effects else step.plan.own_draws,
         kept,
         _number_after(workers.kept.of(chains, draws), before),
         {"sampling_time": seconds, "tuning_steps": settings.tune, **_step_attributes(step)},

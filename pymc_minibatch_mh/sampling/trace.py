@@ -8,7 +8,7 @@ operation. Nothing is compiled, and one call of an operation serves the whole bl
 
 import logging
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
@@ -49,7 +49,7 @@ from pymc_minibatch_mh.model.constant_data import (
     inline_symbolic_op,
     with_dims_removed,
 )
-from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.model.factorization import Factorization, WholeDraws
 from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.steps.deterministics import LargeDeterministic, large_deterministics
 
@@ -252,6 +252,18 @@ class RecordedVariables:
 
     variables: tuple[Variable, ...]
     large: tuple[tuple[LargeDeterministic, Variable], ...]
+    #: Whether effects that are integrated out are drawn for the trace.
+    effects: bool = True
+
+    def without(self, left_out: Collection[str]) -> "RecordedVariables":
+        """Variables that depend on none of some value variables."""
+
+        def is_kept(variable: Variable) -> bool:
+            return not any(v.name in left_out for v in ancestors([variable]))
+
+        large = tuple(pair for pair in self.large if is_kept(pair[1]))
+        variables = tuple(filter(is_kept, self.variables))
+        return RecordedVariables(variables, large, effects=not left_out)
 
 
 def recorded_variables(
@@ -325,23 +337,24 @@ class Draws:
 
 def make_datatree(
     model: pm.Model,
-    factorization: Factorization,
+    variables: Callable[[np.ndarray], WholeDraws],
     kept: RecordedVariables,
     draws: Draws,
     attrs: Mapping[str, str | float],
     *,
     warm_up: Draws | None = None,
 ) -> xr.DataTree:
-    """Tree in the format of ``pm.sample``; the positions of `draws` are overwritten.
+    """Tree in the format of ``pm.sample``; `variables` of positions overwrites those of `draws`.
 
     Large deterministics have a separate group, ``posterior_thinned``, of evenly spaced draws after
     warm-up: at most 100 per chain (400 draws determine a mean to a twentieth of a standard
     deviation) and at most 1 GiB in all. Memory peaks at twice that size during the conversion.
     """
-    factorization = _in_variables_of(model, factorization)
     parts = {"warmup_": warm_up, "": draws}
     phases = {k: x for k, x in parts.items() if x is not None and x.positions.shape[1]}
-    values = {k: factorization.values(x.positions, overwritten=True) for k, x in phases.items()}
+    complete = {k: variables(x.positions) for k, x in phases.items()}
+    values = {k: x.values for k, x in complete.items()}
+    factorization = _in_variables_of(model, complete[""].factorization)
     make = _GroupMaker(model, factorization, attrs)
     groups = {
         f"{prefix}posterior": make.posterior(kept.variables, values[prefix], part.coords)
@@ -430,6 +443,31 @@ class _GroupMaker:
             THINNED,
         )
         return self.posterior([v for _, v in large], few, {**coords, "draw": coords["draw"][every]})
+
+
+def effects_dataset(
+    model: pm.Model,
+    factorization: Factorization,
+    values: np.ndarray,
+    posterior: xr.Dataset,
+    block: Block,
+    groups: Sequence[int] | None,
+) -> xr.Dataset:
+    """Effects of one block, of some groups or with all variables that a posterior lacks.
+
+    `values` are value variables at draws, shape (chains, draws, d).
+    """
+    factorization = _in_variables_of(model, factorization)
+    coords = {name: posterior[name].to_numpy() for name in ("chain", "draw")}
+    make = _GroupMaker(model, factorization, posterior.attrs)
+    if groups is None:
+        recorded = recorded_variables(model, model.initial_point()).variables
+        lacking = [v for v in recorded if v.name not in posterior.data_vars]
+        return make.posterior(lacking, values, coords)
+    name = block.name
+    variable = next(b.variable for b in factorization.blocks if b.name == name)
+    effects = make.posterior([variable], values, coords)
+    return effects.isel({effects[name].dims[-1]: list(groups)})
 
 
 def bambi_trace(model: BambiModel, data: xr.DataTree) -> xr.DataTree:

@@ -193,6 +193,7 @@ class MinibatchStep(BlockedStep):
             self.guarantee.promise.value,
             f"order {self.plan.reference.order}",
         ]
+        facts += [self.plan.integrated] * bool(self.plan.integrated)
         if self.program.schedule:
             facts.append(
                 "temperatures " + ", ".join(f"{k:g} from {n}" for n, k in self.program.schedule)
@@ -214,12 +215,12 @@ class MinibatchStep(BlockedStep):
         )
         target = settings.target_of(read, point)
         report.log_preparation(name, target, model, point, settings.model)
-        start, blocks = target.factorization.ravel(point), settings.blocks_for(method, target)
-        plan = read.plan_for(target, needs, model, start, settings.prepared, by_elements=blocks)
+        start, moves = target.factorization.ravel(point), settings.moves_for(method, target)
+        plan = read.plan_for(target, needs, model, start, settings.prepared, moves=moves)
         progress.report_stage(UPDATES)
         self._watched = read.watched
         usual = point if settings.initial_point is None else model.initial_point()
-        self._default_start = target.factorization.ravel(usual)
+        self._default_start = plan.target.factorization.ravel(usual)
         self._make_chain(plan, method, settings)
         self.seconds = time.perf_counter() - began
         report.log_prepared_plan(name, plan, self.seconds, self._leaves_default_start)
@@ -458,7 +459,7 @@ class MinibatchStep(BlockedStep):
     def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
         """Draw from the Gaussian approximation, with `scale` times its standard deviations."""
         position = self.plan.gaussian_draw(rng, scale)
-        return self.target.factorization.unravel(self.target.factorization.in_support(position), {})
+        return self.plan.unravel(self.target.factorization.in_support(position), {})
 
     def __reduce__(self) -> tuple:
         """Pickle prepared model, settings and chain, without the PyMC model and compiled code."""
@@ -504,7 +505,7 @@ def model_behind(step: MinibatchStep) -> pm.Model:
 def _matching_context(step: MinibatchStep) -> pm.Model:
     model = pm.Model.get_context(error_if_none=False)
     parts = step.target.factorization
-    needed = {block.name for block in (*parts.blocks, *parts.others)}
+    needed = {block.name for block in (*parts.blocks, *parts.integrated, *parts.others)}
     if model is None or needed != {v.name for v in model.value_vars}:
         raise SettingError(
             f"step={type(step).__name__} was moved to this process without its model. Call this "

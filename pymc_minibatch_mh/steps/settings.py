@@ -28,7 +28,7 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.factorization import require_continuous
 from pymc_minibatch_mh.model.inputs import as_generator, resolve_point, value_variables
 from pymc_minibatch_mh.plan.method import Method
-from pymc_minibatch_mh.plan.plan import ByElements
+from pymc_minibatch_mh.plan.plan import EffectMoves
 from pymc_minibatch_mh.plan.prepare import ReadingSettings, SharedModel
 from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 from pymc_minibatch_mh.proposals.mixture import Mixture
@@ -109,7 +109,8 @@ _check_order = value_check(
     int,
 )
 _check_blocks = value_check(
-    lambda value: isinstance(value, bool | np.bool_), "is unknown. Use 'auto', True or False.", bool
+    lambda value: isinstance(value, bool | np.bool_) or value == "groups",
+    "is unknown. Use 'auto', 'groups', True or False.",
 )
 _check_proposal = value_check(
     lambda value: isinstance(value, Proposal),
@@ -179,11 +180,14 @@ class SharedSettings(ReadingSettings):
         determinant keeps them exact. "model" samples the model's variables. So does "auto" if
         another setting is in their terms: ``centre="start"``, custom bounds or ranges, the
         covariance of a walk, or a custom proposal.
-    blocks : {"auto", True, False}
-        Whether group effects are accepted or rejected one at a time, each from the observations of
-        its own group. "auto" does so for 200 effects or more, if an index of the data chooses them,
-        the prior is a sum over them, and the step uses derived bounds. See
-        :mod:`pymc_minibatch_mh.native.elements`.
+    blocks : {"auto", "groups", True, False}
+        How group effects are sampled. "groups" integrates the largest factor's effects out: its
+        groups are the observations, and stored draws have exact draws of the effects. True accepts
+        effects one at a time, each from the observations of its own group; False proposes all
+        parameters jointly. "auto", for 200 effects or more, uses "groups" if a row's group has at
+        most 70 rows on average, else True; both need effects that an index of the data chooses, a
+        prior that is a sum over them, and derived bounds. See :mod:`pymc_minibatch_mh.plan.groups`
+        and :mod:`pymc_minibatch_mh.native.elements`.
     proposal : Proposal or "auto"
         Such as :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
     temperature : float or list of (draw, float)
@@ -340,27 +344,37 @@ class SharedSettings(ReadingSettings):
         target.condition_on(point)
         return target
 
-    def blocks_for(self, method: Method, target: Target) -> ByElements:
-        """Whether group effects are accepted one at a time; SettingError if that is impossible."""
-        refused = self._why_not_blocks(method, target)
+    def moves_for(self, method: Method, target: Target) -> EffectMoves:
+        """How group effects are sampled; SettingError if the setting is impossible."""
+        refused = self._why_not_integrated(method, target)
+        apart = refused or method.refuses_elements
         if self.blocks == "auto":
-            many = not refused and target.n_elements >= MIN_EFFECTS
-            return "where separable" if many else "never"
-        if self.blocks and refused:
-            raise SettingError(
-                f"blocks=True does not go with this step, because {refused}. Leave it out."
+            many = target.n_elements >= MIN_EFFECTS
+            return EffectMoves(
+                "where possible" if many and not refused else "never",
+                "where possible" if many and not apart else "never",
             )
-        return "always" if self.blocks else "never"
+        why_not = refused if self.blocks == "groups" else apart
+        if self.blocks and why_not:
+            raise SettingError(
+                f"blocks={self.blocks!r} does not go with this step, because {why_not}. Leave it "
+                "out."
+            )
+        if self.blocks == "groups":
+            return EffectMoves(integrated="always")
+        return EffectMoves(by_elements="always" if self.blocks else "never")
 
-    def _why_not_blocks(self, method: Method, target: Target) -> str:
+    def _why_not_integrated(self, method: Method, target: Target) -> str:
         reasons = {
             "proposal= is given": self.proposal != "auto",
             "data of Rows(...) are fetched ahead": not target.source.in_memory,
             "control variates are not of order 2 around a mode": target.taylor_order != 2,
             "temperature= is a schedule": bool(self.schedule),
             "other steps update variables of the likelihood": target.factorization.first > 0,
+            "temperature= is not 1": target.inverse_temperature != 1.0,
+            "its bounds are of single observations": not method.requirements.bounds_groups,
         }
-        return next((why for why, holds in reasons.items() if holds), method.refuses_elements)
+        return next((why for why, holds in reasons.items() if holds), "")
 
     @property
     def key(self) -> str:

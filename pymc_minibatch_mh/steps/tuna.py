@@ -149,20 +149,18 @@ def chi_for_gap(ratio: float) -> float:
 
 
 def chi_from(
-    totals: np.ndarray, n_bytes: int, max_rate: float, updates_per_draw: int
+    totals: np.ndarray, seconds: float, max_rate: float, updates_per_draw: int
 ) -> float | None:
     """Most efficient χ, estimated from counts of a chain's updates; None if there are too few.
 
-    `totals` is one record of COUNTS, `n_bytes` is the size of the data and `max_rate` the expected
-    number of observations above which the full data decide.
+    `totals` is one record of COUNTS, `seconds` is the cost of a drawn observation and `max_rate`
+    the expected number of observations above which the full data decide.
     """
     if not (totals["n_sizes"] > 0.0 and totals["n_ratios"] > MIN_ROWS):
         return None
     size = totals["sizes"] / totals["n_sizes"]
     ratio = min(totals["squared_ratios"] / totals["n_ratios"], 1.0)
-    cached = n_bytes < costs.MIN_UNCACHED_BYTES
-    row = costs.CACHED_OBSERVATION if cached else costs.OBSERVATION
-    cost = row / (costs.UPDATE + costs.LOOP / updates_per_draw)
+    cost = seconds / (costs.UPDATE + costs.LOOP / updates_per_draw)
     return best_chi([size], ratio, cost, max_rate)
 
 
@@ -250,7 +248,7 @@ class PoissonMethod(Method):
             return record if factor is None else record._replace(chi=0.0, ceiling_factor=factor)
         if self.chi is not None:
             return record
-        chi = chi_from(totals, plan.target.source.nbytes, record.max_rate, updates_per_draw)
+        chi = chi_from(totals, plan.seconds_of_row, record.max_rate, updates_per_draw)
         return record if chi is None else record._replace(chi=chi)
 
 

@@ -51,6 +51,10 @@ class PositionFactor:
         inner = parts[1]
         return inner[0] == "linear" and all(k < 0.0 for k, _ in inner[1])
 
+    def renumbered(self, new: np.ndarray) -> "PositionFactor":
+        """The same function where coordinate k of the position has the number new[k]."""
+        return replace(self, expression=_renumbered_factor(self.expression, new))
+
     def at(self, position: Any) -> Any:
         """Value at a position: a graph of shape (d,), or an array of shape (d, ...)."""
         return _evaluate_factor(self.expression, position)
@@ -71,6 +75,17 @@ def _evaluate_factor(expression: tuple, position: Any) -> Any:
     op, *operands = parts
     function = Elemwise(op) if isinstance(position, Variable) else numpy_function(op)
     return function(*(_evaluate_factor(x, position) for x in operands))
+
+
+def _renumbered_factor(expression: tuple, new: np.ndarray) -> tuple:
+    kind, *parts = expression
+    if kind == "number":
+        return expression
+    if kind == "linear":
+        terms, offset = parts
+        return kind, tuple((k, int(new[coordinate])) for k, coordinate in terms), offset
+    op, *operands = parts
+    return kind, op, *(_renumbered_factor(x, new) for x in operands)
 
 
 def _factor_coordinates(expression: tuple) -> set[int]:

@@ -8,7 +8,6 @@ from helpers.small_groups import read
 from model.evaluation import at_points, evaluate
 from pymc_minibatch_mh.model.constant_data import with_double_constants
 from pymc_minibatch_mh.reparametrize.integrated import without_effects
-from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 
 N, G = 30, 4
 _RNG = np.random.default_rng(3)
@@ -159,12 +158,24 @@ def test_the_other_variables_are_those_of_the_model(readings, name):
         np.testing.assert_allclose(one, other, rtol=1e-13)
 
 
-def test_other_products_are_refused():
+@pytest.mark.parametrize("first", [True, False])
+def test_other_products_keep_their_maps(first):
+    """The second factor stands before or behind the effects that are left out."""
+    sizes = (G, 3) if first else (3, G)
     with pm.Model() as model:
-        first, second = (pm.Normal(f"z{k}", 0.0, 1.0, shape=k) for k in (G, 3))
-        scales = [pm.HalfNormal(f"tau{k}", 1.0) for k in (G, 3)]
-        predictor = (scales[0] * first)[GROUP] + (scales[1] * second)[OTHER]
+        z = {k: pm.Normal(f"z{k}", 0.0, 1.0, shape=k) for k in sizes}
+        tau = {k: pm.HalfNormal(f"tau{k}", 1.0) for k in sizes}
+        predictor = (tau[G] * z[G])[GROUP] + (tau[3] * z[3])[OTHER]
         pm.Normal("y", predictor, 1.0, observed=Y)
     whole, _, groups = read(model)
-    with pytest.raises(NotSeparableError, match="reparametrised as well"):
-        without_effects(whole, groups, 1)
+    reduced = without_effects(whole, groups, 1)
+    others = [v for v in model.free_RVs if v.name != f"z{G}"]
+    for point in points_of(model, 2):
+        position = reduced.ravel(point)
+        (expected,) = at_points(model, with_double_constants(model.logp(vars=others)), [point])
+        expected += reduced.log_jacobian(position)
+        found = evaluate([reduced.position], reduced.prior, [position])
+        assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
+        (block,) = (b for b in reduced.blocks if b.name == "z3")
+        moved = position[block.start : block.stop]
+        np.testing.assert_allclose(moved, np.exp(point["tau3_log__"]) * point["z3"], rtol=1e-14)

@@ -75,7 +75,7 @@ def test_a_prepared_this_package_leaves_the_same_tree(model_of, prepared):
     stats = {name: x.to_numpy() for name, x in theirs.sample_stats.data_vars.items()}
     draws = numbered(theirs.posterior["beta"].to_numpy(), stats)
     kept = recorded_variables(model, model.initial_point())
-    same_tree(theirs, make_datatree(model, factorization, kept, draws, attributes_of(theirs)))
+    same_tree(theirs, make_datatree(model, factorization.draws, kept, draws, attributes_of(theirs)))
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def draws_of(factorization, n_draws, **given):
 
 def tree_of(model, factorization, draws, var_names=None, **settings):
     kept = recorded_variables(model, model.initial_point(), var_names)
-    return make_datatree(model, factorization, kept, draws, ATTRIBUTES, **settings)
+    return make_datatree(model, factorization.draws, kept, draws, ATTRIBUTES, **settings)
 
 
 def test_large_deterministics_are_left_out_and_told_of_once(tall, heard):

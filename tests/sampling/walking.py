@@ -83,7 +83,7 @@ def ours_of(model, theirs, step, var_names=None, keep_warm_up=False, **settings)
     """Return the tree that is made from what a step has left behind."""
     return make_datatree(
         model,
-        step.factorization,
+        step.factorization.draws,
         recorded_variables(model, model.initial_point(), var_names),
         step.left_behind(slice(TUNE, None)),
         attributes_of(theirs),

@@ -1,0 +1,251 @@
+"""Plan whose observations are groups: the effects of small groups are integrated out.
+
+A stored draw has exact draws of all effects given the position, which are independent of earlier
+ones. They are a function of the position and of the number of its repetitions, so that the same
+draw always has the same effects.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self, final
+
+import numpy as np
+import pymc as pm
+
+from pymc_minibatch_mh import costs
+from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED
+from pymc_minibatch_mh.bounds.effect_bounds import EffectBounds, bounds_around
+from pymc_minibatch_mh.bounds.effects import draw_effects, effect_values, generator_for
+from pymc_minibatch_mh.bounds.over_nodes import NodeBoundsPass
+from pymc_minibatch_mh.compiled.group_rows import GroupLayout, Nodes
+from pymc_minibatch_mh.compiled.integrated_model import IntegratedModel
+from pymc_minibatch_mh.errors import BoundsError, ModeError, SettingError
+from pymc_minibatch_mh.model.factorization import WholeDraws
+from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.plan.bound_sources import NodeBounds, functions_of
+from pymc_minibatch_mh.plan.dense import DensePlan
+from pymc_minibatch_mh.plan.plan import EffectMoves, Requirements, WhenUsed
+from pymc_minibatch_mh.reference.node_rule import (
+    GroupTarget,
+    NodeChoice,
+    effect_moments,
+    first_nodes,
+    with_placed_nodes,
+)
+from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reparametrize.integrated import without_effects
+from pymc_minibatch_mh.structure.random_effects import NotSeparableError
+from pymc_minibatch_mh.structure.small_groups import SmallGroups, find_small_groups
+
+#: Maximum mean size of a row's group, and of the number of other parameters: beyond, effects that
+#: are accepted one at a time are faster (docs/background/groups.md).
+MAX_ROWS_IN_GROUP, MAX_OTHERS = 70.0, 60
+#: Minimum standard deviation of a scale, relative to it, at which its square is tried; number of
+#: draws of the Gaussian approximation that compare the two.
+WEAK_SCALE, TRIAL_DRAWS = 0.05, 24
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GroupsPlan(DensePlan):
+    """Plan of all parameters but the effects of small groups, which are integrated out.
+
+    `complete` is the posterior of all parameters; `choice` has the number of nodes and their error.
+    """
+
+    target: GroupTarget
+    complete: Target = None  # type: ignore[assignment]
+    choice: NodeChoice = None  # type: ignore[assignment]
+
+    @property
+    def described(self) -> Target:
+        """Posterior of all variables, effects included."""
+        return self.complete
+
+    @property
+    def integrated(self) -> str:
+        """Effects that are integrated out, and their nodes, in words."""
+        rows = self.target.compiled.layout.rows.size / self.groups.n_groups
+        return (
+            f"{self.groups.n_groups:,} effects {self.groups.factor.name!r} of {rows:.3g} rows each "
+            f"integrated out by {self.choice.n_nodes} nodes (error {self.choice.error:.1g})"
+        )
+
+    def describe_centre(self) -> str:
+        """Where the centre is, in words."""
+        return f"near the mode of the density with {self.integrated}"
+
+    units = "groups"
+
+    def for_step(self, target: Target, requirements: Requirements) -> Self:
+        """The same plan for the requirements of a step; `target` has all parameters."""
+        return replace(self, complete=target, requirements=_requirements_of_groups(requirements))
+
+    def objection_to(self, moves: EffectMoves) -> str:
+        """Error text for a step that does not integrate effects out, unlike this plan; else ""."""
+        if moves.integrated == "never":
+            return "by integrating them out, but this one does not. Leave blocks= out"
+        return ""
+
+    def stored_arrays(self) -> dict[str, np.ndarray]:
+        """SettingError: a file does not hold nodes."""
+        raise SettingError(
+            f"{self.groups.factor.name!r} is integrated out, and a prepared step of groups cannot "
+            "be written to a file. Build the step again, which takes seconds, or pass blocks=True."
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without bounds that another process computes when it needs them."""
+        return {k: v for k, v in super().__getstate__().items() if k != "effect_bounds"}
+
+    @cached_property
+    def effect_bounds(self) -> EffectBounds | None:
+        """Bounds of effects' densities around the centre; None if draws need none."""
+        return bounds_around(self.target, self.reference)
+
+    @property
+    def seconds_of_row(self) -> float:
+        """Cost of a group that is drawn at random, in seconds."""
+        return costs.NODE * self.target.group_rows.evaluations
+
+    @property
+    def groups(self) -> SmallGroups:
+        """Groups whose effects are integrated out."""
+        return self.target.compiled.layout.groups
+
+    def unravel(self, position: np.ndarray, point: Mapping[str, np.ndarray]) -> dict:
+        """Copy of `point` with the variables of a position, and an exact draw of the effects."""
+        moved = self.target.factorization.unravel(position, point)
+        return moved | self._effects_by_name(position[None], np.zeros(1, np.int64), ())
+
+    def whole_draws(self, positions: np.ndarray) -> WholeDraws:
+        """All variables at draws, with exact draws of the effects."""
+        everything, lines = self.complete.factorization, positions.reshape(-1, positions.shape[-1])
+        by_name = self._effects_by_name(lines, _repeats(positions).ravel(), (len(lines),))
+        by_name |= self.target.factorization.split_by_name(self.own_draws(lines.copy()).values)
+        values = [by_name[block.name].reshape(len(lines), -1) for block in everything.blocks]
+        together = np.concatenate(values, axis=1)
+        return WholeDraws(everything, together.reshape(*positions.shape[:2], -1))
+
+    def _effects_by_name(
+        self, positions: np.ndarray, repeats: np.ndarray, shape: tuple[int, ...]
+    ) -> dict[str, np.ndarray]:
+        """Effects' value variable at draws, of shape (*shape, groups)."""
+        pairs = zip(positions, repeats.tolist(), strict=True)
+        bounds = self.effect_bounds
+        z = np.array([draw_effects(self.target, x, generator_for(x, n), bounds) for x, n in pairs])
+        values = effect_values(self.target, positions, z)
+        return {self.groups.block.name: values.reshape(*shape, *self.groups.block.shape)}
+
+
+def _repeats(positions: np.ndarray) -> np.ndarray:
+    """Number of preceding draws in a row that equal a draw, shape (chains, draws)."""
+    same = np.zeros(positions.shape[:2], dtype=bool)
+    same[:, 1:] = (positions[:, 1:] == positions[:, :-1]).all(axis=2)
+    numbers = np.arange(positions.shape[1])
+    return numbers - np.maximum.accumulate(np.where(same, 0, numbers), axis=1)
+
+
+def _requirements_of_groups(requirements: Requirements) -> Requirements:
+    """Requirements with the bounds of groups in the place of those of rows."""
+    if not requirements.derives_bounds:
+        return requirements
+    return replace(requirements, bounds=NodeBounds(), precondition=None)
+
+
+def integrated_plan(
+    target: Target, requirements: Requirements, model: pm.Model, start: np.ndarray, when: WhenUsed
+) -> GroupsPlan:
+    """Plan with effects integrated out; NotSeparableError if that is impossible or slower."""
+    functions, factorization = functions_of(target), target.factorization
+    groups = find_small_groups(model, factorization, functions, target.elements)
+    if when != "always":
+        _require_small(groups, factorization.size)
+    rng = np.random.default_rng(PREPARATION_SEED)
+    marginal = _group_target(target, groups, first_nodes(groups.law, groups.n_groups), root=1)
+    begin = marginal.factorization.ravel(factorization.unravel(start, {}))
+    marginal, near, choice = with_placed_nodes(marginal, begin, rng)
+    reference, _ = marginal.expand(near, rng)
+    if _is_weak(marginal, reference):
+        marginal, reference = _in_better_coordinate(target, marginal, reference, rng)
+    needs = _requirements_of_groups(requirements)
+    plan = GroupsPlan(marginal, needs, reference, complete=target, choice=choice)
+    mean, sd = effect_moments(marginal.group_rows, reference.centre)
+    # A first draw shows whether the effects can be drawn at all.
+    plan.unravel(reference.centre, {})
+
+    def draw() -> np.ndarray:
+        position = marginal.factorization.in_support(plan.gaussian_draw(rng, 1.0))
+        point = marginal.factorization.unravel(position, {})
+        z = mean + sd * rng.standard_normal(mean.size)
+        values = effect_values(marginal, position[None], z[None])[0]
+        return factorization.ravel(point | {groups.block.name: values.reshape(groups.block.shape)})
+
+    target.check(model, draw)
+    return plan
+
+
+def _group_target(target: Target, groups: SmallGroups, nodes: Nodes, root: int) -> GroupTarget:
+    """Posterior of all parameters but the effects, with the scale to the power `root`."""
+    factorization = target.factorization
+    reduced = without_effects(factorization, groups, root)
+    functions, options = functions_of(target), target.compiled.compile_kwargs
+    layout = GroupLayout.from_functions(functions, groups, factorization.size, root)
+    return GroupTarget(IntegratedModel(reduced, layout, nodes, options))
+
+
+def _is_weak(target: GroupTarget, reference: Reference) -> bool:
+    """Whether the scale's standard deviation is no small share of the scale."""
+    k = target.compiled.layout.scale_at
+    sd = float(np.linalg.norm(reference.factor[k]))
+    return sd > WEAK_SCALE * reference.centre[k]
+
+
+def _in_better_coordinate(
+    target: Target, marginal: GroupTarget, reference: Reference, rng: np.random.Generator
+) -> tuple[GroupTarget, Reference]:
+    """Target in the scale or in its square, in which the log-likelihood is nearer to quadratic."""
+    layout = marginal.compiled.layout
+    squared = _group_target(target, layout.groups, marginal.group_rows.nodes, root=2)
+    begin = reference.centre.copy()
+    begin[layout.scale_at] **= 2
+    try:
+        centred, _ = squared.expand(begin, rng)
+        costs_of = [_draw_cost(*pair, rng) for pair in ((marginal, reference), (squared, centred))]
+    except (ModeError, BoundsError):
+        return marginal, reference
+    return (squared, centred) if costs_of[1] < costs_of[0] else (marginal, reference)
+
+
+def _draw_cost(target: GroupTarget, reference: Reference, rng: np.random.Generator) -> float:
+    """Seconds of an effective draw, from draws of the Gaussian approximation."""
+    noise = rng.standard_normal((TRIAL_DRAWS, reference.size))
+    draws = reference.centre + noise @ reference.factor.T
+    inside = [np.array_equal(x, target.factorization.in_support(x)) for x in draws]
+    logs = np.full(TRIAL_DRAWS, -np.inf)
+    for k in np.flatnonzero(inside):
+        logs[k] = target.log_prior(draws[k]) + target.log_likelihood(draws[k])
+        logs[k] += 0.5 * float(noise[k] @ noise[k])
+    weights = np.exp(logs - logs.max())
+    efficiency = float(weights.mean() ** 2 / (weights**2).mean())
+    drawn = NodeBoundsPass(target.group_rows, reference).forecast()
+    drawn = min(drawn, float(target.source.n_rows))
+    return (costs.UPDATE + costs.NODE * target.group_rows.evaluations * drawn) / efficiency
+
+
+def _require_small(groups: SmallGroups, size: int) -> None:
+    """Raise NotSeparableError if effects that are accepted one at a time are faster."""
+    counts = np.bincount(np.concatenate(groups.levels), minlength=groups.n_groups)
+    rows = float((counts.astype(float) ** 2).sum() / max(counts.sum(), 1))
+    if rows > MAX_ROWS_IN_GROUP:
+        raise NotSeparableError(
+            f"{groups.factor.name!r} has {rows:,.0f} rows in the group of a typical row, and "
+            f"effects one at a time are faster above {MAX_ROWS_IN_GROUP:.0f}"
+        )
+    others = size - groups.n_groups
+    if others > MAX_OTHERS:
+        raise NotSeparableError(
+            f"there are {others} other parameters, and effects one at a time are faster above "
+            f"{MAX_OTHERS}"
+        )

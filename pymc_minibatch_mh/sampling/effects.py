@@ -1,0 +1,114 @@
+"""Effects of small groups, added to a trace of all other parameters."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from pymc_minibatch_mh.checks import check_integer
+from pymc_minibatch_mh.diagnostics.draws import (
+    in_model_order,
+    require_trace,
+    track_progress,
+    transformed_draws,
+)
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.sampling.trace import effects_dataset
+from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
+
+#: Number of draws between two reports of progress.
+DRAWS_AT_ONCE = 20
+
+
+def draw_effects(
+    data: xr.DataTree,
+    step: MinibatchStep,
+    *,
+    groups: Sequence[int] | None = None,
+    model: pm.Model | None = None,
+) -> xr.DataTree:
+    """Add draws of the effects of small groups to a trace that lacks them.
+
+    Guarantee: *exact* given the other parameters, up to the error of the nodes, which the step
+    states. Each draw of the trace gets one independent draw of all effects.
+
+    Parameters
+    ----------
+    data
+        Trace of this step, for example of ``sample(step, effects=False)``, with all other
+        parameters; it stays as it is. Thin it first, as in ``data.isel(draw=slice(None, None,
+        10))``, if fewer draws of the effects are enough.
+    step
+        The step, which integrates effects out.
+    groups
+        Numbers of some groups, ascending, to keep the effects of these alone. By default all
+        effects, and all deterministics of them.
+    model
+        The model; by default the model of the step.
+
+    Returns
+    -------
+    DataTree
+        Copy of the trace whose posterior has the effects under their own names, of shape (chain,
+        draw, groups).
+
+    Raises
+    ------
+    SettingError
+        If the step integrates nothing out, if the trace lacks a parameter, or if a group does not
+        exist.
+
+    Examples
+    --------
+    >>> shared = sample(step, 10_000, effects=False)
+    >>> trace = draw_effects(shared.isel(draw=slice(None, None, 20)), step, groups=[0, 7])
+    """
+    plan = step_of(step).plan
+    integrated = plan.target.factorization.integrated
+    if not integrated:
+        raise SettingError(
+            f"step={type(step).__name__} integrates no effects out, so its traces have all of "
+            "them. Leave this call out."
+        )
+    block = integrated[0]
+    numbers = None
+    if groups is not None:
+        numbers = [check_integer("groups", k, 0) for k in groups]
+        if max(numbers, default=0) >= block.stop - block.start:
+            raise SettingError(f"groups= has {max(numbers)}, but groups end at {block.stop - 1}.")
+    model = model_behind(step) if model is None else model
+    positions = _positions_of(data, model, step)
+    starts = range(0, positions.shape[1], DRAWS_AT_ONCE)
+    parts = [
+        plan.whole_draws(positions[:, k : k + DRAWS_AT_ONCE])
+        for k in track_progress("Drawing effects", list(starts))
+    ]
+    values = np.concatenate([part.values for part in parts], axis=1)
+    posterior = data["posterior"].to_dataset()
+    added = effects_dataset(model, parts[0].factorization, values, posterior, block, numbers)
+    copy = data.copy()
+    copy["posterior"] = xr.DataTree(posterior.merge(added))
+    return copy
+
+
+def _positions_of(data: xr.DataTree, model: pm.Model, step: MinibatchStep) -> np.ndarray:
+    """Positions of a step at the draws of a trace, shape (chains, draws, d)."""
+    factorization = step.target.factorization
+    posterior = require_trace(data)["posterior"].to_dataset()
+    shape = posterior.sizes["chain"], posterior.sizes["draw"]
+    draws = {}
+    for rv in model.free_RVs:
+        name, size = str(rv.name), model.rvs_to_values[rv].type.shape
+        if name in factorization.natural:
+            if name not in posterior.data_vars:
+                raise SettingError(
+                    f"{name!r} is not in the trace. Sample without var_names=, with effects=False."
+                )
+            draws[name] = in_model_order(posterior[name], model)
+        else:
+            # No other variable is computed from the effects.
+            draws[name] = np.broadcast_to(0.0, (*shape, *(n or 1 for n in size)))
+    values = transformed_draws(draws, model)
+    lines = [values[block.name].reshape(*shape, -1) for block in factorization.blocks]
+    return factorization.positions(np.concatenate(lines, axis=-1))

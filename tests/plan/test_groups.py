@@ -1,0 +1,88 @@
+"""Plans whose observations are groups: when they are chosen, in which coordinate, and how told."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_minibatch_mh import PenaltyMH, TunaMH, explain
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.native.bound_tables import KIND
+from pymc_minibatch_mh.native.moves import ENDS
+from pymc_minibatch_mh.plan.groups import GroupsPlan
+
+
+def panel(n_groups=300, each=5, tau=0.8, prior=pm.Normal):
+    """Return a model of persons with a few answers each."""
+    rng = np.random.default_rng(3)
+    person = rng.permutation(np.repeat(np.arange(n_groups), each))
+    x = rng.standard_normal(person.size)
+    chance = -0.5 + 0.8 * x + tau * rng.standard_normal(n_groups)[person]
+    y = rng.random(person.size) < 1.0 / (1.0 + np.exp(-chance))
+    with pm.Model() as model:
+        mu, slope = pm.Normal("mu", 0, 2), pm.Normal("slope", 0, 2)
+        effect = prior("effect", mu, pm.HalfNormal("tau", 1), shape=n_groups)
+        pm.Bernoulli("y", logit_p=effect[person] + slope * x, observed=y.astype(int))
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Return a model with small groups."""
+    return panel()
+
+
+@pytest.fixture(scope="module")
+def step(model):
+    """Return a step that treats groups as observations."""
+    return TunaMH(model=model)
+
+
+def test_small_groups_are_observations(step):
+    assert isinstance(step.plan, GroupsPlan)
+    assert step.plan.n_rows == 300
+    assert step.plan.reference.size == 3
+    assert (step.tables.headers[:, KIND] == ENDS).all()
+    assert "300 effects 'effect' of 5 rows each integrated out by" in repr(step)
+
+
+def test_all_methods_share_the_plan(model, step):
+    assert PenaltyMH(model=model).plan.reference is step.plan.reference
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_other_ways_are_kept(model, blocks):
+    plan = TunaMH(model=model, blocks=blocks).plan
+    assert not isinstance(plan, GroupsPlan)
+    assert (plan.blocks is not None) is blocks
+
+
+def test_large_groups_are_not_integrated_out(caplog):
+    caplog.set_level("INFO")
+    plan = TunaMH(model=panel(200, each=80)).plan
+    assert not isinstance(plan, GroupsPlan)
+    assert "has 80 rows in the group of a typical row" in caplog.text
+
+
+def test_a_reason_is_an_error_where_groups_are_asked_for():
+    with pytest.raises(SettingError, match="blocks='groups' integrates effects out, but 'effect'"):
+        TunaMH(model=panel(prior=pm.Laplace), blocks="groups")
+    with pytest.raises(SettingError, match="temperature= is not 1"):
+        TunaMH(model=panel(), blocks="groups", temperature=2.0)
+
+
+@pytest.mark.parametrize(("tau", "root"), [(1.5, 1), (0.35, 2)])
+def test_the_coordinate_of_a_weak_scale_is_its_square(tau, root):
+    plan = TunaMH(model=panel(2_000, tau=tau), blocks="groups").plan
+    assert plan.target.compiled.layout.root == root
+    assert (plan.tables.squared >= 0) is (root == 2)
+
+
+def test_explain_counts_groups(step):
+    told = str(explain(step, nuts=False))
+    assert "groups a draw" in told
+    assert "of 300" in told
+
+
+def test_a_file_is_refused_by_name(step, tmp_path):
+    with pytest.raises(SettingError, match="'effect' is integrated out"):
+        step.save(tmp_path / "step.npz")

@@ -1,0 +1,76 @@
+"""Effects of small groups that are drawn for a trace of all other parameters."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+from pymc_minibatch_mh import TunaMH, draw_effects, sample
+from pymc_minibatch_mh.errors import SettingError
+
+GROUPS = 250
+
+
+@pytest.fixture(scope="module")
+def step():
+    """Return a step on a model with small groups and a deterministic of the effects."""
+    rng = np.random.default_rng(5)
+    group = np.repeat(np.arange(GROUPS), 4)
+    y = rng.poisson(np.exp(0.5 + 0.6 * rng.standard_normal(GROUPS))[group])
+    with pm.Model(coords={"person": np.arange(GROUPS)}):
+        tau = pm.HalfNormal("tau", 1)
+        z = pm.Normal("z", dims="person")
+        rate = pm.Deterministic("rate", pm.math.exp(pm.Normal("mu") + tau * z), dims="person")
+        pm.Poisson("y", rate[group], observed=y)
+        return TunaMH()
+
+
+@pytest.fixture(scope="module")
+def shared(step):
+    """Return a trace without effects."""
+    return sample(step, 40, tune=50, chains=2, random_seed=1, quiet=True, effects=False)
+
+
+def test_a_trace_without_effects_has_what_does_not_depend_on_them(shared):
+    assert set(shared.posterior.data_vars) == {"mu", "tau"}
+
+
+def test_effects_and_their_deterministics_are_added(step, shared):
+    trace = draw_effects(shared, step)
+    posterior = trace.posterior
+    assert set(posterior.data_vars) == {"mu", "tau", "z", "rate"}
+    assert posterior["z"].dims == ("chain", "draw", "person")
+    rate = np.exp(posterior["mu"] + posterior["tau"] * posterior["z"])
+    xr.testing.assert_allclose(posterior["rate"], rate.transpose("chain", "draw", "person"))
+    assert set(shared.posterior.data_vars) == {"mu", "tau"}
+    assert set(trace.children) == set(shared.children)
+
+
+def test_the_effects_belong_to_their_draw(step, shared):
+    """The scale of a draw is that of its effects, up to the noise of their number."""
+    posterior = draw_effects(shared, step).posterior
+    again = sample(step, 40, tune=50, chains=2, random_seed=1, quiet=True).posterior
+    xr.testing.assert_allclose(posterior["tau"], again["tau"])
+    errors = (posterior["z"] - again["z"]).mean(("chain", "draw"))
+    assert float(abs(errors).max()) < 5.0 * np.sqrt(2.0 / 80.0)
+
+
+def test_some_groups_are_kept(step, shared):
+    posterior = draw_effects(shared, step, groups=[3, 249]).posterior
+    assert posterior["z"].sizes["person"] == 2
+    assert posterior["person"].to_numpy().tolist() == [3, 249]
+    assert "rate" not in posterior
+
+
+def test_wrong_arguments_are_named(step, shared):
+    with pytest.raises(SettingError, match="groups= has 250"):
+        draw_effects(shared, step, groups=[250])
+    lacking = shared.copy()
+    lacking["posterior"] = xr.DataTree(shared.posterior.to_dataset().drop_vars("mu"))
+    with pytest.raises(SettingError, match="'mu' is not in the trace"):
+        draw_effects(lacking, step)
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu"), 1, observed=np.zeros(1_500))
+    other = TunaMH(model=model)
+    with pytest.raises(SettingError, match="integrates no effects out"):
+        draw_effects(shared, other)
