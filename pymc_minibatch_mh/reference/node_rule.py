@@ -5,7 +5,7 @@ deviation of a group's effect at the mode, the weights are w √(2π) s exp(x²/
 z. The nodes stay where they are: the sum is the same function everywhere.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
@@ -13,19 +13,26 @@ from scipy.special import logsumexp
 
 from pymc_minibatch_mh.compiled.group_rows import GroupRows, Nodes
 from pymc_minibatch_mh.compiled.integrated_model import IntegratedModel
-from pymc_minibatch_mh.reference.full_data import on_all_cores
+from pymc_minibatch_mh.reference.density import Density, quadratic_of
+from pymc_minibatch_mh.reference.full_data import Derivatives, on_all_cores
 from pymc_minibatch_mh.reference.mode import LOOSE_TOLERANCE, Mode, whitening_factors
 from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 from pymc_minibatch_mh.structure.small_groups import EffectLaw
 
-#: Numbers of nodes that are tried; number before they are chosen.
-COUNTS, FIRST_COUNT = (7, 9, 11, 13, 15, 21, 31, 41, 61), 15
-#: Maximum sd over the posterior of the error of the log-likelihood; number of draws for it,
-#: with some groups and with all; number of groups that are some.
-MAX_ERROR, ERROR_DRAWS, FEW_DRAWS, SOME_GROUPS = 1e-6, 16, 6, 1_000
-#: Rounds of placement and mode; maximum number of placements in each; minimum ratio of standard
-#: deviations in a placement, about the distance of nodes; change of them that ends a round.
-ROUNDS, PLACEMENTS, MIN_SHRINKAGE, SETTLED = 2, 8, 0.3, 0.02
+#: Numbers of nodes that are tried; number before they are chosen; number for exact integrals.
+COUNTS, FIRST_COUNT, EXACT_COUNT = (7, 9, 11, 13, 15, 21, 31), 15, 41
+#: Maximum sd over the posterior of the error of the log-likelihood: what is asked for, and beyond
+#: which there are no nodes; number of positions for it; number of groups that propose a number.
+MAX_ERROR, MAX_LAST_ERROR, ERROR_POINTS, SOME_GROUPS = 1e-6, 0.01, 5, 1_000
+#: Maximum number of Newton steps, each at nodes placed anew, and of halvings of a step.
+MAX_STEPS, MAX_HALVINGS = 30, 10
+#: Maximum number of placements at a position; minimum ratio of standard deviations in a placement,
+#: about the distance of nodes; their ratio if the integrand lies beyond the nodes; change of them
+#: that ends the placements.
+PLACEMENTS, MIN_SHRINKAGE, GROWTH, SETTLED = 12, 0.3, 2.0, 0.02
+#: Share of the weight at an end beyond which an integrand lies outside of the nodes.
+AT_END = 0.5
 #: Total share of nodes that are left out, in all groups together.
 LIGHT = 1e-8
 #: Number of groups in a task.
@@ -58,7 +65,9 @@ class GroupTarget(Target):
     def at_nodes(self, nodes: Nodes) -> "GroupTarget":
         """The same posterior at other nodes."""
         compiled = self.compiled.at_nodes(nodes)
-        return GroupTarget(compiled, self.taylor_order, covariance=self.covariance)
+        return GroupTarget(
+            compiled, self.taylor_order, self.inverse_temperature, covariance=self.covariance
+        )
 
 
 def placed_nodes(law: EffectLaw, mean: np.ndarray, sd: np.ndarray, count: int) -> Nodes:
@@ -85,10 +94,20 @@ def values_at_nodes(
 
 def effect_moments(rows: GroupRows, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of each group's effect z given the position."""
+    return _moments_of(_shares_of_nodes(rows, theta), rows.nodes.z)
+
+
+def _shares_of_nodes(rows: GroupRows, theta: np.ndarray) -> np.ndarray:
+    """Share of each node in its group's likelihood, shape (groups, nodes)."""
     values = values_at_nodes(rows, theta)
-    shares = np.exp(values - logsumexp(values, axis=1, keepdims=True))
-    mean = (shares * rows.nodes.z).sum(axis=1)
-    return mean, np.sqrt((shares * (rows.nodes.z - mean[:, None]) ** 2).sum(axis=1))
+    # A group that is impossible has no shares.
+    with np.errstate(invalid="ignore"):
+        return np.exp(values - logsumexp(values, axis=1, keepdims=True))
+
+
+def _moments_of(shares: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    mean = (shares * z).sum(axis=1)
+    return mean, np.sqrt((shares * (z - mean[:, None]) ** 2).sum(axis=1))
 
 
 def placed_at(
@@ -97,9 +116,12 @@ def placed_at(
     """Target with nodes for the effects at a position, their mean and sd; `sd` of the nodes now."""
     law = target.compiled.layout.groups.law
     for _ in range(PLACEMENTS):
-        mean, narrower = effect_moments(target.group_rows, position)
+        shares = _shares_of_nodes(target.group_rows, position)
+        mean, narrower = _moments_of(shares, target.group_rows.nodes.z)
         # Between two nodes an effect that is narrower than their distance has no visible width.
         before, sd = sd, np.maximum(narrower, MIN_SHRINKAGE * sd)
+        at_end = np.maximum(shares[:, 0], shares[:, -1]) > AT_END
+        sd[at_end] = GROWTH * before[at_end]
         target = target.at_nodes(placed_nodes(law, mean, sd, FIRST_COUNT))
         if np.abs(sd / before - 1.0).max() < SETTLED:
             break
@@ -112,51 +134,127 @@ def with_placed_nodes(
     """Target with frozen nodes for the posterior near a start, its mode, and the choice."""
     groups, position = target.compiled.layout.groups, start
     sd = np.ones(groups.n_groups)
-    for k in range(ROUNDS):
-        # Nodes of effects that are far off would mislead the search for the mode.
-        if k or np.isfinite(target.log_likelihood(position)):
-            target, mean, sd = placed_at(target, position, sd)
-        mode = target.mode(position, rng, LOOSE_TOLERANCE)
-        position = mode.position
+    # Nodes of effects that are far off would mislead the search for the mode.
+    if np.isfinite(target.log_likelihood(position)):
+        target, _, sd = placed_at(target, position, sd)
+    position = target.mode(position, rng, LOOSE_TOLERANCE).position
+    position, target, mean, sd = _climb(target, position, sd)
+    mode = target.mode(position, rng, LOOSE_TOLERANCE)
+    points = _ErrorPoints.near(mode, target, rng)
+    nodes, choice = _choose_nodes(target, mean, sd, points)
+    if not choice.error < MAX_LAST_ERROR:
+        raise NotSeparableError(
+            f"{groups.factor.name!r} has effects that are too narrow or too wide for "
+            f"{choice.n_nodes} nodes: their log-likelihood has an error of {choice.error:.2g}"
+        )
+    return target.at_nodes(nodes), mode.position, choice
+
+
+def _climb(
+    target: GroupTarget, position: np.ndarray, sd: np.ndarray
+) -> tuple[np.ndarray, GroupTarget, np.ndarray, np.ndarray]:
+    """Newton steps to the mode, and nodes there with their mean and sd.
+
+    The derivatives at nodes that are placed at a position are exact, but further away than the
+    width of narrow effects values are not: nodes are placed anew after each step.
+    """
+    ends = target.factorization.boundary
     target, mean, sd = placed_at(target, position, sd)
-    choice = _choose_count(target, mode, mean, sd, rng)
-    target = target.at_nodes(placed_nodes(groups.law, mean, sd, choice.n_nodes))
-    return target.at_nodes(_without_light_nodes(target.group_rows, position)), position, choice
+    density = _density_at(target, position)
+    for _ in range(MAX_STEPS):
+        step = quadratic_of(density.hessian).step(density.gradient)
+        if step @ density.gradient < LOOSE_TOLERANCE**2:
+            break
+        for _ in range(MAX_HALVINGS):
+            tried = position + step
+            if (tried[ends] > 0.5 * position[ends]).all():
+                there = placed_at(target, tried, sd)
+                higher = _density_at(there[0], tried)
+                if higher.value > density.value:
+                    position, density, (target, mean, sd) = tried, higher, there
+                    break
+            step = 0.5 * step
+        else:
+            break
+    return position, target, mean, sd
 
 
-def _without_light_nodes(rows: GroupRows, theta: np.ndarray) -> Nodes:
-    """Nodes without those that weigh nothing near a position: they would only spoil the bounds."""
-    values, nodes = values_at_nodes(rows, theta), rows.nodes
-    logs = values - logsumexp(values, axis=1, keepdims=True)
-    light = logs < np.log(LIGHT / rows.layout.groups.n_groups)
-    return nodes._replace(log_weights=np.where(light, -np.inf, nodes.log_weights))
+def _density_at(target: GroupTarget, position: np.ndarray) -> Derivatives:
+    density = Density(target.full_data, target.inverse_temperature)
+    return density.at(position, hessian=True).total
 
 
-def _choose_count(
-    target: GroupTarget, mode: Mode, mean: np.ndarray, sd: np.ndarray, rng: np.random.Generator
-) -> NodeChoice:
-    """Smallest number of nodes whose error, against the rule after the next, is small enough.
+class _ErrorPoints(NamedTuple):
+    """Positions with weights, for averages over the posterior.
+
+    Errors grow by exponentials of the scale: along it, positions are Gauss-Hermite nodes.
+    """
+
+    positions: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def near(cls, mode: Mode, target: GroupTarget, rng: np.random.Generator) -> Self:
+        """Positions of the normal approximation at a mode."""
+        x, weights = hermegauss(ERROR_POINTS)
+        factor = whitening_factors(mode.precision)[1]
+        line = factor[target.compiled.layout.scale_at]
+        line = line / np.linalg.norm(line)
+        w = rng.standard_normal((ERROR_POINTS, line.size))
+        w += np.outer(x - w @ line, line)
+        positions = target.factorization.in_support(mode.position + w @ factor.T)
+        return cls(positions, weights / weights.sum())
+
+    def sd_of(self, numbers: np.ndarray) -> float:
+        """Standard deviation of numbers at the positions; NaN if one is not finite."""
+        numbers = np.where(np.isfinite(numbers), numbers, np.nan)
+        return float(np.sqrt(self.weights @ (numbers - self.weights @ numbers) ** 2))
+
+
+def _choose_nodes(
+    target: GroupTarget, mean: np.ndarray, sd: np.ndarray, points: _ErrorPoints
+) -> tuple[Nodes, NodeChoice]:
+    """Fewest nodes whose error, against nodes placed at each position, is small enough.
 
     Some groups propose a number, by an error that is the same in all groups; all groups decide.
     """
-    law, factor = target.compiled.layout.groups.law, whitening_factors(mode.precision)[1]
-    draws = mode.position + rng.standard_normal((ERROR_DRAWS, mode.position.size)) @ factor.T
-    draws = target.factorization.in_support(draws)
-    some = np.sort(rng.permutation(mean.size)[:SOME_GROUPS])
+    rows, law = target.group_rows, target.compiled.layout.groups.law
+    exact = _exact_values(target, sd, points)
 
-    def totals(k: int, groups: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        nodes = placed_nodes(law, mean, sd, COUNTS[k])
-        rows = target.group_rows.at_nodes(nodes)
-        values = (values_at_nodes(rows, x, groups) for x in positions)
-        return np.array([logsumexp(value, axis=1).sum() for value in values])
+    def error(nodes: Nodes, groups: np.ndarray) -> float:
+        placed = rows.at_nodes(nodes)
+        values = (values_at_nodes(placed, x, groups) for x in points.positions)
+        totals = np.array([logsumexp(value, axis=1).sum() for value in values])
+        with np.errstate(invalid="ignore"):
+            errors = totals - exact[:, groups].sum(axis=1)
+        return points.sd_of(errors) * mean.size / groups.size
 
-    def error(k: int, groups: np.ndarray, positions: np.ndarray) -> float:
-        change = totals(k, groups, positions) - totals(k + 2, groups, positions)
-        return float(np.std(change)) * mean.size / groups.size
+    some = np.linspace(0, mean.size - 1, min(SOME_GROUPS, mean.size)).astype(np.int64)
+    rules = ((count, placed_nodes(law, mean, sd, count)) for count in COUNTS)
+    few = (count for count, nodes in rules if error(nodes, some) < MAX_ERROR)
+    for count in COUNTS[COUNTS.index(next(few, COUNTS[-1])) :]:
+        placed = rows.at_nodes(placed_nodes(law, mean, sd, count))
+        nodes = _without_light_nodes(placed, points)
+        choice = NodeChoice(count, error(nodes, np.arange(mean.size)))
+        if choice.error < MAX_ERROR:
+            break
+    return nodes, choice
 
-    tried = range(len(COUNTS) - 2)
-    k = next((k for k in tried if error(k, some, draws) < MAX_ERROR), tried[-1])
-    all_groups, few = np.arange(mean.size), draws[:FEW_DRAWS]
-    while (last := error(k, all_groups, few)) >= MAX_ERROR and k < tried[-1]:
-        k += 1
-    return NodeChoice(COUNTS[k], last)
+
+def _exact_values(target: GroupTarget, sd: np.ndarray, points: _ErrorPoints) -> np.ndarray:
+    """Log-likelihood of each group by nodes placed at each position, shape (positions, groups)."""
+    law, values = target.compiled.layout.groups.law, []
+    for position in points.positions:
+        placed, mean, own_sd = placed_at(target, position, sd)
+        rows = placed.group_rows.at_nodes(placed_nodes(law, mean, own_sd, EXACT_COUNT))
+        values.append(logsumexp(values_at_nodes(rows, position), axis=1))
+    return np.array(values)
+
+
+def _without_light_nodes(rows: GroupRows, points: _ErrorPoints) -> Nodes:
+    """Nodes without those that weigh nothing: they would only spoil the bounds."""
+    square = np.zeros(rows.nodes.z.shape)
+    for position, weight in zip(*points, strict=True):
+        square += weight * _shares_of_nodes(rows, position) ** 2
+    light = square < (LIGHT / rows.layout.groups.n_groups) ** 2
+    return rows.nodes._replace(log_weights=np.where(light, -np.inf, rows.nodes.log_weights))

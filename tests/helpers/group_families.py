@@ -167,13 +167,13 @@ def two_terms():
         some = slice(None, None, 3)
         size = pm.Normal("size", 0.0, 1.0)
         pm.Normal(
-            "w", size - 0.7 * effect[d.group[some]], pm.HalfNormal("sigma", 1.0), observed=d.u[some]
+            "w", size + 0.7 * effect[d.group[some]], pm.HalfNormal("sigma", 1.0), observed=d.u[some]
         )
 
     def logp(d, y, v, a, rows):
         first = stats.bernoulli.logpmf(y[rows], expit(eta(d, v, a, rows)))
         of_both = rows[rows % 3 == 0]
-        second = stats.norm.logpdf(d.u[of_both], v["size"] - 0.7 * a, v["sigma"])
+        second = stats.norm.logpdf(d.u[of_both], v["size"] + 0.7 * a, v["sigma"])
         return np.concatenate([first, second])
 
     return Family(write, logp, lambda d: stats.bernoulli.rvs(expit(d.u), random_state=d.rng))

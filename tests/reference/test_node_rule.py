@@ -1,0 +1,250 @@
+"""Nodes of groups: where they are placed, how many there are, and the error that they leave."""
+
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+
+from helpers.group_families import made
+from helpers.small_groups import placed_at as placed_well
+from helpers.small_groups import target_of
+from pymc_minibatch_mh.reference import node_rule
+from pymc_minibatch_mh.reference.node_rule import (
+    GroupTarget,
+    effect_moments,
+    first_nodes,
+    placed_nodes,
+    with_placed_nodes,
+)
+from pymc_minibatch_mh.structure.random_effects import NotSeparableError
+from pymc_minibatch_mh.structure.small_groups import EffectLaw
+
+LAWS = {
+    "normal": (EffectLaw("normal"), stats.norm),
+    "logistic": (EffectLaw("logistic"), stats.logistic),
+    "t": (EffectLaw("t", 30.0), stats.t(30)),
+}
+
+
+def intercepts(kind, n, n_groups, level=0.0, tau=0.8, seed=6, law="normal"):
+    """Return a model of rows that have an intercept, and an effect each."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, n_groups, n)
+    u = level + tau * rng.standard_normal(n_groups)[group]
+    with pm.Model() as model:
+        mean, scale = pm.Normal("mu", level, 2.0), pm.HalfNormal("tau", 2.0)
+        if law == "normal":
+            effect = pm.Normal("a", mean, scale, shape=n_groups)
+        else:
+            effect = pm.StudentT("a", nu=4, mu=mean, sigma=scale, shape=n_groups)
+        if kind == "poisson":
+            pm.Poisson("y", pm.math.exp(effect[group]), observed=rng.poisson(np.exp(u)))
+        elif kind == "bernoulli":
+            y = (rng.random(n) < 1.0 / (1.0 + np.exp(-u))).astype(int)
+            pm.Bernoulli("y", logit_p=effect[group], observed=y)
+        else:
+            pm.Normal("y", effect[group], kind, observed=u + kind * rng.standard_normal(n))
+    return model
+
+
+def chosen(model):
+    """Return the posterior at frozen nodes, a position near its mode, and the choice."""
+    target = target_of(model)
+    start = target.factorization.ravel(model.initial_point())
+    return with_placed_nodes(target, start, np.random.default_rng(1))
+
+
+@pytest.fixture(scope="module")
+def choices():
+    """Posteriors at frozen nodes, with the expansions that give draws."""
+    known = {}
+
+    def find(*key, **settings):
+        if key not in known:
+            model = made(*key)[3] if isinstance(key[1], int) else intercepts(*key[1:], **settings)
+            target, position, choice = chosen(model)
+            known[key] = target, position, choice, target.expand(position, np.random.default_rng(2))
+        return known[key]
+
+    return find
+
+
+def error_over_draws(target, reference, count=12, seed=7):
+    """Standard deviation of the error over draws, against nodes that are placed at each."""
+    rng = np.random.default_rng(seed)
+    draws = reference.centre + rng.standard_normal((count, len(reference.centre))) @ (
+        reference.factor.T
+    )
+    draws = target.factorization.in_support(draws)
+    errors = [
+        target.log_likelihood(x) - placed_well(target, x, 81).log_likelihood(x) for x in draws
+    ]
+    return np.std(errors)
+
+
+# ---- Rules. ----
+
+
+@pytest.mark.parametrize("name", list(LAWS))
+def test_nodes_integrate_polynomials_times_the_law(name):
+    law, expected = LAWS[name]
+    nodes = placed_nodes(law, np.array([0.0, 0.3]), np.array([1.0, 1.4]), 61)
+    weights = np.exp(nodes.log_weights)
+    tolerance = 1e-12 if name == "normal" else 2e-6
+    for power in (0, 1, 2, 4):
+        moments = (weights * nodes.z**power).sum(axis=1)
+        np.testing.assert_allclose(moments, expected.moment(power) if power else 1.0,
+                                   atol=tolerance * 30**power)  # fmt: skip
+
+
+def test_first_nodes_are_those_of_the_law():
+    nodes = first_nodes(EffectLaw("normal"), 3)
+    x, weights = np.polynomial.hermite_e.hermegauss(node_rule.FIRST_COUNT)
+    np.testing.assert_allclose(nodes.z, np.tile(x, (3, 1)))
+    np.testing.assert_allclose(np.exp(nodes.log_weights[1]), weights / np.sqrt(2 * np.pi))
+
+
+def test_narrow_integrands_are_integrated_by_nodes_that_are_placed_there():
+    law, mean, sd = EffectLaw("normal"), np.array([1.7]), np.array([0.003])
+    nodes = placed_nodes(law, mean, sd, 15)
+    values = nodes.log_weights + stats.norm.logpdf(nodes.z, 1.7004, 0.0029)
+    expected = stats.norm.logpdf(1.7004, 0.0, np.hypot(1.0, 0.0029))
+    assert np.logaddexp.reduce(values, axis=1) == pytest.approx(expected, abs=1e-9)
+
+
+# ---- Closed form. ----
+
+
+def test_normal_rows_have_the_marginal_likelihood_of_a_one_way_model():
+    n_groups, tau, sigma = 12, 0.7, 0.6
+    model = intercepts(sigma, 60, n_groups, level=0.4)
+    target = target_of(model)
+    position = np.array([0.3, tau])
+    target = placed_well(target, position, 31)
+    y = model.rvs_to_values[model["y"]].data
+    (levels,) = target.compiled.layout.groups.levels
+    found = target.full_data.values(position)
+    for g in range(n_groups):
+        own = y[levels == g]
+        cov = sigma**2 * np.eye(own.size) + tau**2
+        expected = stats.multivariate_normal.logpdf(own, np.full(own.size, 0.3), cov)
+        assert found[g] == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+# ---- The error that is said. ----
+
+ORDINARY = [
+    ("bernoulli", 1_200, 200), ("poisson", 1_200, 200), ("normal", 1_200, 200),
+    ("negative binomial", 1_200, 200), ("student", 1_200, 200), ("slopes", 1_200, 200),
+    ("two terms", 1_200, 200),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ORDINARY, ids=lambda key: key[0])
+def test_errors_are_small_and_true(choices, key):
+    target, _, choice, (reference, _) = choices(*key)
+    assert choice.n_nodes in node_rule.COUNTS
+    assert choice.error < 1e-6 or choice.n_nodes == node_rule.COUNTS[-1]
+    error = error_over_draws(target, reference)
+    assert error < 5.0 * choice.error + 1e-10
+
+
+HARD = {
+    "narrow": (("poisson", 3_000, 1_000), {"level": 2.5}),
+    "narrower": (("poisson", 3_000, 1_000), {"level": 4.0}),
+    "wide": (("bernoulli", 600, 150), {"tau": 3.0}),
+    "heavy tails": (("bernoulli", 600, 150), {"law": "t"}),
+}
+
+
+@pytest.mark.parametrize("name", list(HARD))
+def test_errors_of_narrow_and_wide_effects_are_true(choices, name):
+    arguments, settings = HARD[name]
+    target, _, choice, (reference, _) = choices(name, *arguments, **settings)
+    error = error_over_draws(target, reference)
+    assert error < 5.0 * choice.error + 1e-10
+    assert choice.error < node_rule.MAX_LAST_ERROR
+
+
+@pytest.mark.parametrize("name", ["narrow", "narrower"])
+def test_narrow_effects_do_not_fix_the_scale(choices, name):
+    """Nodes do not follow the scale: the posterior would be as wide as the nodes are far apart."""
+    arguments, settings = HARD[name]
+    target, _, _, (reference, _) = choices(name, *arguments, **settings)
+    at = target.compiled.layout.scale_at
+    sd = np.linalg.norm(reference.factor[at])
+    n_groups = arguments[2]
+    assert reference.centre[at] == pytest.approx(0.8, abs=4.0 * 0.8 / np.sqrt(2 * n_groups))
+    assert sd == pytest.approx(0.8 / np.sqrt(2 * n_groups), rel=0.3)
+    # The derivative of the exact density is zero at the centre.
+    lines = reference.centre + 0.1 * np.outer([-1.0, 1.0], reference.factor[:, at])
+    rise = [placed_well(target, x, 41).log_likelihood(x) + target.log_prior(x) for x in lines]
+    assert abs(rise[1] - rise[0]) / 0.2 < 0.1
+
+
+def test_effects_that_are_too_narrow_are_refused():
+    """Counts of 10,000 tell an effect much better than its scale is known."""
+    with pytest.raises(NotSeparableError, match="'a' has effects that are too narrow or too wide"):
+        chosen(intercepts("poisson", 180, 60, level=9.0))
+
+
+def test_wider_effects_have_more_nodes(choices):
+    few = choices("bernoulli", 1_200, 200)[2].n_nodes
+    arguments, settings = HARD["wide"]
+    assert choices("wide", *arguments, **settings)[2].n_nodes > few
+
+
+# ---- Frozen nodes. ----
+
+
+def test_nodes_are_at_the_mean_and_the_width_of_the_effects(choices):
+    target, position, choice, _ = choices("bernoulli", 1_200, 200)
+    z, (x, _) = target.group_rows.nodes.z, np.polynomial.hermite_e.hermegauss(choice.n_nodes)
+    mean, sd = effect_moments(placed_well(target, position, 61).group_rows, position)
+    np.testing.assert_allclose((z[:, -1] + z[:, 0]) / 2.0, mean, atol=0.03)
+    np.testing.assert_allclose((z[:, -1] - z[:, 0]) / (x[-1] - x[0]), sd, rtol=0.05)
+
+
+def test_nodes_without_a_share_have_no_weight(choices):
+    target, position, choice, _ = choices("poisson", 1_200, 200)
+    rows, law = target.group_rows, target.compiled.layout.groups.law
+    z, (x, _) = rows.nodes.z, np.polynomial.hermite_e.hermegauss(choice.n_nodes)
+    mean, sd = (z[:, -1] + z[:, 0]) / 2.0, (z[:, -1] - z[:, 0]) / (x[-1] - x[0])
+    every = placed_nodes(law, mean, sd, choice.n_nodes)
+    light = np.isneginf(rows.nodes.log_weights)
+    assert light.any()
+    np.testing.assert_allclose(every.z, z, atol=1e-12)
+    np.testing.assert_allclose(every.log_weights[~light], rows.nodes.log_weights[~light])
+    values = rows.at_nodes(every).values_at(position, np.arange(len(z)))
+    shares = np.exp(values - np.logaddexp.reduce(values, axis=1)[:, None])
+    assert shares[light].max() < 1e-8
+    assert shares[~light].min() < 1e-6
+
+
+def test_other_nodes_leave_these_as_they_are(choices):
+    target, position, _, (reference, _) = choices("bernoulli", 1_200, 200)
+    far = reference.centre + 0.1
+    before = [target.full_data.values(x) for x in (position, far)]
+    other = target.at_nodes(first_nodes(target.compiled.layout.groups.law, 200, 9))
+    other.full_data.values(position)
+    with_placed_nodes(other, far, np.random.default_rng(3))
+    after = [target.full_data.values(x) for x in (position, far)]
+    assert np.array_equal(before, after)
+    assert not np.array_equal(other.full_data.values(position), before[0])
+
+
+def test_pickled_targets_have_the_same_nodes(choices):
+    target, position, _, _ = choices("bernoulli", 1_200, 200)
+    copy = pickle.loads(pickle.dumps(target))
+    assert isinstance(copy, GroupTarget)
+    assert np.array_equal(copy.full_data.values(position), target.full_data.values(position))
+
+
+def test_targets_at_other_nodes_keep_their_settings():
+    target = made("bernoulli", 70, 9)[4]
+    tempered = GroupTarget(target.compiled, 1, 0.25)
+    other = tempered.at_nodes(first_nodes(EffectLaw("normal"), 9, 7))
+    assert (other.taylor_order, other.inverse_temperature) == (1, 0.25)
+    assert other.group_rows.nodes.z.shape == (9, 7)
