@@ -416,7 +416,8 @@ def set_to_point(chain: Chain, point: Mapping[str, np.ndarray]) -> None:
 def point_at(chain: Chain, point: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Point with a chain's values of its variables; the chain stores it if conversion rounds."""
     factorization = chain.plan.target.factorization
-    moved = chain.plan.unravel(chain.position.copy(), point)
+    number = chain.state.n_updates // chain.program.updates_per_draw - 1
+    moved = chain.plan.unravel(chain.position.copy(), point, max(number, 0))
     if chain.program.rounds_points:
         handed, position = chain.state.handed_out
         handed[:], position[:] = factorization.ravel_values(moved), chain.position

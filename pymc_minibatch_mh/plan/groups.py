@@ -1,11 +1,11 @@
 """Plan whose observations are groups: the effects of small groups are integrated out.
 
 A stored draw has exact draws of all effects given the position, which are independent of earlier
-ones. They are a function of the position and of the number of its repetitions, so that the same
-draw always has the same effects.
+ones. They are a function of the position and of the draw's number in its chain, so that the same
+draw always has the same effects, and repetitions of a position have effects of their own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, final
@@ -114,37 +114,33 @@ class GroupsPlan(DensePlan):
         """Groups whose effects are integrated out."""
         return self.target.compiled.layout.groups
 
-    def unravel(self, position: np.ndarray, point: Mapping[str, np.ndarray]) -> dict:
+    def unravel(
+        self, position: np.ndarray, point: Mapping[str, np.ndarray], number: int = 0
+    ) -> dict:
         """Copy of `point` with the variables of a position, and an exact draw of the effects."""
         moved = self.target.factorization.unravel(position, point)
-        return moved | self._effects_by_name(position[None], np.zeros(1, np.int64), ())
+        return moved | self._effects_by_name(position[None], [number], ())
 
-    def whole_draws(self, positions: np.ndarray) -> WholeDraws:
+    def whole_draws(self, positions: np.ndarray, first: int = 0) -> WholeDraws:
         """All variables at draws, with exact draws of the effects."""
         everything, lines = self.complete.factorization, positions.reshape(-1, positions.shape[-1])
-        by_name = self._effects_by_name(lines, _repeats(positions).ravel(), (len(lines),))
+        n_chains, n_draws = positions.shape[:2]
+        numbers = [*range(first, first + n_draws)] * n_chains
+        by_name = self._effects_by_name(lines, numbers, (len(lines),))
         by_name |= self.target.factorization.split_by_name(self.own_draws(lines.copy()).values)
         values = [by_name[block.name].reshape(len(lines), -1) for block in everything.blocks]
         together = np.concatenate(values, axis=1)
         return WholeDraws(everything, together.reshape(*positions.shape[:2], -1))
 
     def _effects_by_name(
-        self, positions: np.ndarray, repeats: np.ndarray, shape: tuple[int, ...]
+        self, positions: np.ndarray, numbers: Sequence[int], shape: tuple[int, ...]
     ) -> dict[str, np.ndarray]:
         """Effects' value variable at draws, of shape (*shape, groups)."""
-        pairs = zip(positions, repeats.tolist(), strict=True)
+        pairs = zip(positions, numbers, strict=True)
         bounds = self.effect_bounds
         z = np.array([draw_effects(self.target, x, generator_for(x, n), bounds) for x, n in pairs])
         values = effect_values(self.target, positions, z)
         return {self.groups.block.name: values.reshape(*shape, *self.groups.block.shape)}
-
-
-def _repeats(positions: np.ndarray) -> np.ndarray:
-    """Number of preceding draws in a row that equal a draw, shape (chains, draws)."""
-    same = np.zeros(positions.shape[:2], dtype=bool)
-    same[:, 1:] = (positions[:, 1:] == positions[:, :-1]).all(axis=2)
-    numbers = np.arange(positions.shape[1])
-    return numbers - np.maximum.accumulate(np.where(same, 0, numbers), axis=1)
 
 
 def _requirements_of_groups(requirements: Requirements) -> Requirements:

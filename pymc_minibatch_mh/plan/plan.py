@@ -273,12 +273,20 @@ class Plan(ABC):
         """Effects that are integrated out and how, in words; empty if there are none."""
         return ""
 
-    def unravel(self, position: np.ndarray, point: Mapping[str, np.ndarray]) -> dict:
-        """Copy of `point` with the value variables of a position, effects included."""
+    def unravel(
+        self, position: np.ndarray, point: Mapping[str, np.ndarray], number: int = 0
+    ) -> dict:
+        """Copy of `point` with the value variables of a position, effects included.
+
+        Effects that are integrated out are drawn for the `number` of a chain's draw.
+        """
         return self.target.factorization.unravel(position, point)
 
-    def whole_draws(self, positions: np.ndarray) -> WholeDraws:
-        """All variables at draws, effects included; `positions`, (chains, draws, d), are lost."""
+    def whole_draws(self, positions: np.ndarray, first: int = 0) -> WholeDraws:
+        """All variables at draws, effects included; `positions`, (chains, draws, d), are lost.
+
+        `first` is the number of the first draw in its chain.
+        """
         return self.own_draws(positions)
 
     def own_draws(self, positions: np.ndarray) -> WholeDraws:

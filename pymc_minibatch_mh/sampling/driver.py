@@ -398,11 +398,13 @@ def _make_tree(
     if not draws:
         raise KeyboardInterrupt
     tuned = None if workers.warm_up is None else workers.warm_up.of(chains, settings.tune)
+    made = _number_after(workers.kept.of(chains, draws), before)
+    first = int(made.coords["draw"][0])
     tree = make_datatree(
         model,
-        step.plan.whole_draws if kept.effects else step.plan.own_draws,
+        partial(step.plan.whole_draws, first=first) if kept.effects else step.plan.own_draws,
         kept,
-        _number_after(workers.kept.of(chains, draws), before),
+        made,
         {"sampling_time": seconds, "tuning_steps": settings.tune, **_step_attributes(step)},
         warm_up=tuned,
     )

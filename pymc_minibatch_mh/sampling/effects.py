@@ -81,7 +81,7 @@ def draw_effects(
     positions = _positions_of(data, model, step)
     starts = range(0, positions.shape[1], DRAWS_AT_ONCE)
     parts = [
-        plan.whole_draws(positions[:, k : k + DRAWS_AT_ONCE])
+        plan.whole_draws(positions[:, k : k + DRAWS_AT_ONCE], k)
         for k in track_progress("Drawing effects", list(starts))
     ]
     values = np.concatenate([part.values for part in parts], axis=1)

@@ -350,13 +350,13 @@ def test_ranges_of_groups_have_numbers_of_their_own(monkeypatch):
     assert np.unique(z).size == GROUPS
 
 
-def numbers_of(position, repeats):
+def numbers_of(position, number):
     """Return numbers of a generator, and of the second one that it spawns."""
-    rng = generator_for(position, repeats)
+    rng = generator_for(position, number)
     return np.array([rng.random(3), rng.spawn(2)[1].random(3)])
 
 
-def test_a_generator_is_a_function_of_position_and_repetitions():
+def test_a_generator_is_a_function_of_position_and_number():
     position = np.array([0.3, -1.2, 0.7])
     numbers = numbers_of(position, 0)
     np.testing.assert_array_equal(numbers, numbers_of(position.copy(), 0))

@@ -627,5 +627,18 @@ def other_index(rng):
     pm.Bernoulli("late", logit_p=tau * z[h], observed=_late(rng, rng.normal(size=n - 100)))
 
 
+@model("small groups", 17)
+def small_groups(rng, n_groups=220, rows=1_300):
+    """Persons with a few answers each, whose effects are integrated out."""
+    pm.modelcontext(None).add_coord("person", np.arange(n_groups))
+    person, x = rng.integers(0, n_groups, rows), rng.uniform(-1.0, 1.0, rows)
+    mu, b, tau = pm.Normal("mu", 0.0, 2.0), pm.Normal("b"), pm.HalfNormal("tau", 1.0)
+    z = pm.Normal("z", dims="person")
+    level = mu + tau * z
+    pm.Deterministic("rate", pm.math.sigmoid(level), dims="person")
+    true = 0.4 + 0.5 * x + 0.7 * rng.standard_normal(n_groups)[person]
+    pm.Bernoulli("y", logit_p=level[person] + b * x, observed=rng.binomial(1, expit(true)))
+
+
 #: Models that every method is asked on, families, and models whose elements move by themselves.
 MODELS, FAMILIES, GROUPED = of_kind("tall"), of_kind("family"), of_kind("groups")
