@@ -61,11 +61,11 @@ class Loop:
         rows = posterior.rows._replace(size=position.size)
         test = test if hasattr(test, "decide") else batch_test(test)
         own = posterior._replace(rows=rows), proposal, test, rng, self.move
-        self._linked = linked(*own, tallies, worst, slices)
+        self.linked = linked(*own, tallies, worst, slices)
 
     def __call__(self, updates, draws, counts):
         """Make draws; return how many there are, one that a violated bound has ended included."""
-        self.status, made = run(self._linked, updates, draws, counts)
+        self.status, made = run(self.linked, updates, draws, counts)
         return made
 
 

@@ -1,0 +1,145 @@
+"""Poisson tests whose rows are groups are exact for the posterior summed over frozen nodes."""
+
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from helpers.tiers import fast
+from law.exactness import groups, law
+from law.exactness.enumeration import total_variation
+from law.exactness.groups import CASES, HEAVY, STATES, chain_of, chance, rule
+from law.exactness.poisson import RULES, transition_matrix
+from law.statistical.budget import VERY_FAR
+from pymc_minibatch_mh.reference.node_rule import effect_moments, placed_nodes
+
+PAIRS = [*permutations(range(len(STATES)), 2)]
+REPETITIONS = 4_000
+every_chain = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}, {case[1]}")
+
+
+def moves(case):
+    chain, settings = chain_of(*case), rule("best").settings
+    return {pair: groups.move(chain, settings, *pair, 0) for pair in PAIRS}
+
+
+def test_chains_have_room_to_be_wrong():
+    sizes = chain_of(*CASES[0]).posterior.compiled.layout.starts
+    assert np.diff(sizes[0]).tolist() == [2, 3, 0, 1]
+    ratios, kinds = [], set()
+    for case in CASES:
+        chain = chain_of(*case)
+        assert chain.target()[:4].min() > 0.05
+        for pair, move in moves(case).items():
+            back = groups.move(chain, move.settings, *pair[::-1], 0)
+            kinds.add((chain.table_of(*pair)[0], move.by_all_rows))
+            assert move.by_all_rows == back.by_all_rows
+            np.testing.assert_array_equal(move.bounds, back.bounds)
+            # The second of the light groups has no rows, and never changes.
+            assert move.changes[1] == 0.0
+            if chain.table_of(*pair)[0] >= 0:
+                assert (np.abs(move.changes) <= move.bounds).all()
+                ratios.append((np.abs(move.changes) / move.bounds.clip(1e-300)).max())
+            assert abs(move.known) > 1e-4 * np.abs(move.changes).max()
+    assert max(ratios) > 0.1
+    # Tables of several balls, none at all, and moves that all groups decide within a ball.
+    assert {(-1, True), (1, False), (2, False), (2, True)} <= kinds
+
+
+@pytest.mark.parametrize("name", RULES)
+@every_chain
+def test_stationary_law_is_the_sum_over_nodes(case, name):
+    chain = chain_of(*case)
+    matrix = transition_matrix(chain, rule(name))
+    assert law.is_one_of_moves(matrix)
+    assert total_variation(matrix, chain.target()) <= 1e-12
+    assert law.imbalance(matrix, chain.target()) <= 1e-14
+    assert law.gap(matrix) > 1e-2
+
+
+@pytest.mark.parametrize("name", fast(RULES, ("best", "paper", "factorized")))
+@every_chain
+def test_the_compiled_test_accepts_as_enumerated(case, name):
+    chain, settings = chain_of(*case), rule(name).settings
+    for seed, pair in enumerate(PAIRS):
+        mean, sd = chance(chain, name, *pair)
+        found = chain.accepted(settings, *pair, REPETITIONS, seed)
+        assert abs(found - mean) <= VERY_FAR * sd / np.sqrt(REPETITIONS) + 1e-12, pair
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case[1] == 2])
+def test_sizes_of_moves_are_those_in_the_scale_itself(case):
+    chain = chain_of(*case)
+    centre, unit, positions = chain.reference.centre.copy(), chain.reference.factor.copy(), []
+    for position in chain.positions:
+        positions.append(np.append(position[:2], np.sqrt(position[2])))
+    # By the derivative of the scale by its square.
+    centre[2] = np.sqrt(centre[2])
+    unit[2] /= 2.0 * centre[2]
+    lengths = np.linalg.norm((np.array(positions) - centre) @ np.linalg.inv(unit).T, axis=1)
+    radii = chain.tables.headers[:, 0]
+    for i, j in PAIRS:
+        table, m = chain.table_of(i, j)
+        longest = max(lengths[i], lengths[j])
+        assert (table < 0) == (longest > radii[-1])
+        if table >= 0:
+            assert longest <= radii[table]
+            assert m == pytest.approx((lengths[i] ** 3 + lengths[j] ** 3) / 6.0, rel=1e-9)
+
+
+# Mutants: of the groups that are drawn ...
+
+
+def altered(change):
+    """Alter a move, given the chain and the pair."""
+
+    def move(chain, settings, *pair):
+        shipped = groups.move(chain, settings, *pair)
+        return replace(shipped, **change(shipped, chain, *pair[:2]))
+
+    return {"move": move}
+
+
+def heavy_twice(move, chain, i, j):
+    """Draw the heavy group as well."""
+    table, m = chain.table_of(i, j)
+    if table < 0:
+        return {}
+    changes = np.append(move.changes, chain.changes(i, j)[HEAVY])
+    return {"changes": changes, "bounds": np.append(move.bounds, chain.tables.c[table, HEAVY] * m)}
+
+
+def narrow(move, *_):
+    return {"bounds": 0.02 * move.bounds}
+
+
+# ... and of the nodes.
+
+
+def nodes_of_the_state(move, chain, i, j):
+    """Place the nodes where the effects are given the position that a move begins at."""
+    posterior, here = chain.posterior, chain.positions[i]
+    law_of_effects = posterior.compiled.layout.groups.law
+    mean, sd = effect_moments(posterior.group_rows, here)
+    nodes = placed_nodes(law_of_effects, mean, sd, posterior.group_rows.nodes.z.shape[1])
+    changes = replace(chain, posterior=posterior.at_nodes(nodes)).changes(i, j)
+    return {"changes": np.delete(changes, HEAVY), "known": -changes[HEAVY]}
+
+
+#: Name -> what is altered.
+MUTANTS = {
+    "heavy groups drawn as well": heavy_twice,
+    "bounds x 0.02": narrow,
+    "nodes placed at every state": nodes_of_the_state,
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_not_exact(name):
+    mutant = rule("best", **altered(MUTANTS[name]))
+    found = [
+        total_variation(transition_matrix(chain_of(*case), mutant), chain_of(*case).target())
+        for case in CASES
+    ]
+    assert max(found) > 1e-4
