@@ -422,6 +422,16 @@ static void subtract_square(const mh_nodes *nodes, const double *unit, const dou
                            bend[j] * scale[k] * scale[l]);
 }
 
+/* Whether nodes that their rows make impossible at the centre may be possible in the ball. */
+static int may_appear(const mh_nodes *nodes, const double *log_weights, const mh_suprema *over)
+{
+    for (int64_t q = 0; q < nodes->n_nodes; q++)
+        if (nodes->values[q] == -INFINITY && log_weights[q] != -INFINITY &&
+            !(over->second[q] < INFINITY && over->third[q] < INFINITY))
+            return 1;
+    return 0;
+}
+
 mh_status mh_bound_groups(const mh_groups *groups, const double *theta, const double *factor,
                           int64_t first, int64_t last, int64_t n_radii, const double *radii,
                           const double *suprema, const double *unit, double *c,
@@ -451,6 +461,8 @@ mh_status mh_bound_groups(const mh_groups *groups, const double *theta, const do
                 at[k] = suprema + ((r * 4 + k) * count + g) * n;
             const mh_suprema over = {at[0], at[1], at[2], at[3]};
             MH_TRY(mh_bound_over_nodes(&nodes, &over, radii[r], third + r, fourth + r, scratch));
+            if (may_appear(&nodes, groups->log_weights + (first + g) * n, &over))
+                third[r] = fourth[r] = INFINITY;
             third[r] += third_of_square + radii[r] * fourth_of_square;
             fourth[r] += fourth_of_square;
             c[r * count + g] = radial_bound(middle, r + 1, radii, third, fourth);

@@ -1,0 +1,235 @@
+"""No remainder of a group exceeds its bound in the ball that it is given for."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import chdtri
+
+from helpers.group_families import FAMILIES, made
+from helpers.small_groups import target_of
+from pymc_minibatch_mh.bounds.over_nodes import NO_BOUND, TAILS, NodeBoundsPass
+from pymc_minibatch_mh.compiled.group_rows import Nodes
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.native.library import function
+from pymc_minibatch_mh.native.moves import ENDS
+from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.reference.node_rule import (
+    GroupTarget,
+    effect_moments,
+    placed_at,
+    placed_nodes,
+)
+
+N, G = 240, 60
+#: Size of a ball as a share of the posterior's, its tables that are tried, and the least ratio.
+BALLS = {"posterior": (1.0, (0, 1, 2, 3), 0.0), "10": (0.1, (0, 2), 0.2), "100": (0.01, (0,), 0.5)}
+for_each_family = pytest.mark.parametrize("name", list(FAMILIES))
+
+
+def expansion(target: GroupTarget, centre, factor):
+    data = target.full_data.likelihood(centre, hessian=True)
+    whitener = np.ascontiguousarray(np.linalg.inv(factor))
+    return Reference(centre, factor, whitener, data.gradient, data.hessian, 2, 1.0)
+
+
+@pytest.fixture(scope="module")
+def posteriors():
+    """Posteriors with 15 nodes for each group near the mode, and their expansions."""
+    known = {}
+
+    def find(name):
+        if name not in known:
+            model, target = made(name, N, G)[3:]
+            start = target.factorization.ravel(model.initial_point())
+            rng = np.random.default_rng(1)
+            mode = target.mode(start, rng, 0.3).position
+            target = placed_at(target, mode, np.ones(G))[0]
+            mean, sd = effect_moments(target.group_rows, mode)
+            law = target.compiled.layout.groups.law
+            target = target.at_nodes(placed_nodes(law, mean, sd, 11))
+            known[name] = target, target.expand(mode, rng)[0]
+        return known[name]
+
+    return find
+
+
+class Remainders:
+    """Remainders of groups at whitened positions w, as shares of their bounds."""
+
+    def __init__(self, target, reference, tables):
+        self.reference, self.tables = reference, tables
+        self.record = target.group_rows.record(2)
+        self.size = reference.centre.size
+
+    def ratios(self, table, w, groups):
+        """Return 6 |r(w)| / (c |w|³) of some groups, (groups,)."""
+        ends = np.zeros((3, self.size))
+        ends[0], ends[2] = self.reference.centre, self.reference.factor @ w
+        r, sizes = np.empty((2, groups.size))
+        arguments = self.record, ends, groups, groups.size, r, sizes
+        assert function("mh_differences_of_groups")(*arguments) == 0
+        c = self.tables.c[table, groups].astype(float)
+        # What a remainder is not better known than.
+        rounding = 1e-14 * sizes
+        return 6.0 * np.maximum(np.abs(r) - rounding, 0.0) / (c * np.linalg.norm(w) ** 3)
+
+    def largest(self, table, rng, count=50, n_climbed=3, rounds=25):
+        """Return the largest ratio that a random search finds, over all groups."""
+        radius, everybody = self.tables.headers[table, 0], np.arange(self.tables.c.shape[1])
+        lines = rng.standard_normal((count, self.size))
+        axes = np.eye(self.size)
+        lines[: 2 * self.size] = np.concatenate([axes, -axes])[:count]
+        lines *= radius / np.linalg.norm(lines, axis=1, keepdims=True)
+        lines *= np.resize([1.0, 0.25, 0.6], count)[:, None]
+        found = np.array([self.ratios(table, w, everybody) for w in lines])
+        best = found.max(axis=0)
+        for g in np.argsort(-best)[:n_climbed]:
+            w = lines[np.argmax(found[:, g])]
+            for step in np.geomspace(1.0, 0.02, rounds):
+                noise = rng.standard_normal((3, self.size)) / np.sqrt(self.size)
+                for tried in w + step * np.linalg.norm(w) * noise:
+                    inside = tried * min(1.0, radius / np.linalg.norm(tried))
+                    ratio = self.ratios(table, inside, np.array([g]))[0]
+                    if ratio > best[g]:
+                        w, best[g] = inside, ratio
+        return best.max()
+
+
+def bounded(target, reference, scale=1.0):
+    """Return the reference of a smaller ball, and its tables."""
+    smaller = reference._replace(
+        factor=np.ascontiguousarray(scale * reference.factor), whitener=reference.whitener / scale
+    )
+    return smaller, NodeBoundsPass(target.group_rows, smaller).tables()
+
+
+@pytest.mark.parametrize("ball", list(BALLS))
+@for_each_family
+def test_no_remainder_exceeds_its_bound(posteriors, name, ball):
+    """Nor are bounds loose in small balls: some remainder is near its own."""
+    target, reference = posteriors(name)
+    scale, tried, least = BALLS[ball]
+    smaller, tables = bounded(target, reference, scale)
+    remainders, rng = Remainders(target, smaller, tables), np.random.default_rng(3)
+    found = [remainders.largest(k, rng) for k in tried]
+    assert max(found) <= 1.0
+    assert found[0] > least
+
+
+def test_tables_are_of_ascending_balls(posteriors):
+    target, reference = posteriors("bernoulli")
+    _, tables = bounded(target, reference)
+    radii = np.sqrt([chdtri(reference.centre.size, tail) for tail in TAILS])
+    np.testing.assert_allclose(tables.headers[:, 0], radii)
+    assert (tables.headers[:, 1] == ENDS).all()
+    np.testing.assert_allclose(tables.headers[:, 2], tables.c.sum(axis=1, dtype=float))
+    assert (np.diff(tables.c, axis=0) >= 0.0).all()
+    assert tables.c.dtype == np.float32
+
+
+def test_groups_without_rows_have_no_remainder(posteriors):
+    target, reference = posteriors("bernoulli")
+    _, tables = bounded(target, reference)
+    (levels,) = target.compiled.layout.groups.levels
+    without = np.bincount(levels, minlength=G) == 0
+    assert without.any()
+    assert tables.c[:, without].max() < 1e-6
+    assert tables.c[:, ~without].min() > 1e-6
+
+
+def test_bounds_of_tasks_are_those_of_all_together(posteriors, monkeypatch):
+    target, reference = posteriors("two terms")
+    _, together = bounded(target, reference)
+    monkeypatch.setattr("pymc_minibatch_mh.bounds.over_nodes.EVALUATIONS_IN_TASK", 200)
+    assert np.array_equal(bounded(target, reference)[1].c, together.c)
+
+
+def test_rows_in_blocks_are_bounded_as_well():
+    """A group of many rows, each of which is written several times."""
+    family, d, y, model, _ = made("poisson", 40, 4)
+    times = 60
+    with pm.Model() as repeated:
+        order = np.tile(np.arange(d.u.size), times)
+        more = d._replace(x=d.x[order], group=d.group[order], other=d.other[order], u=d.u[order])
+        family.write(more, y[order])
+    target = target_of(repeated)
+    position = target.factorization.ravel(model.initial_point())
+    target = placed_at(target, position, np.ones(4))[0]
+    factor = 0.0002 * np.eye(position.size)
+    reference = expansion(target, position, factor)
+    tables = NodeBoundsPass(target.group_rows, reference).tables()
+    remainders = Remainders(target, reference, tables)
+    found = [remainders.largest(k, np.random.default_rng(5)) for k in range(len(tables.c))]
+    assert max(found) <= 1.0
+    assert found[0] > 0.2
+
+
+# ---- Nodes at which rows are impossible. ----
+
+
+def counts_with_a_mean(zero, n_groups=60):
+    """Return counts of which the mean itself has effects; one group has zeros alone."""
+    rng = np.random.default_rng(2)
+    group = np.tile(np.arange(n_groups), 6)
+    y = np.where(group == zero, 0, rng.poisson(3.0, group.size))
+    with pm.Model() as model:
+        effect = pm.Normal("a", pm.Normal("mu", 3.0, 1.0), pm.HalfNormal("tau"), shape=n_groups)
+        pm.Poisson("y", effect[group], observed=y)
+    return target_of(model)
+
+
+def at_hand(target, z, size=0.02):
+    """Return a posterior with nodes of equal weights, and an expansion about a mean of 3."""
+    nodes = Nodes(np.ascontiguousarray(z), np.zeros_like(z))
+    target, centre = target.at_nodes(nodes), np.array([3.0, 1.0])
+    return target, expansion(target, centre, size * np.eye(2))
+
+
+def test_groups_whose_nodes_appear_in_the_ball_have_no_bound():
+    """A mean below zero is impossible, and may be above zero nearby: the likelihood jumps."""
+    target, z = counts_with_a_mean(7), np.tile([-1.0, 0.0, 1.0], (60, 1))
+    z[7, 0] = -3.01
+    target, reference = at_hand(target, z)
+    assert np.isneginf(target.group_rows.values_at(reference.centre, np.array([7]))[0, 0])
+    tables = NodeBoundsPass(target.group_rows, reference).tables()
+    assert (tables.c[:, 7] >= NO_BOUND).all()
+    others = np.delete(np.arange(60), 7)
+    assert tables.c[:, others].max() < 1.0
+    remainders = Remainders(target, reference, tables)
+    found = [remainders.largest(k, np.random.default_rng(4)) for k in range(len(tables.c))]
+    assert max(found) <= 1.0
+
+
+def test_nodes_that_vanish_in_the_ball_leave_no_bound():
+    target, z = counts_with_a_mean(7), np.tile([-1.0, 0.0, 1.0], (60, 1))
+    z[3, 0] = -2.97
+    tables = NodeBoundsPass(*(x if k else x.group_rows for k, x in enumerate(at_hand(target, z))))
+    found = tables.tables()
+    assert (found.c[:, 3] >= NO_BOUND).all()
+
+
+def test_nodes_without_a_weight_do_not_matter():
+    target, z = counts_with_a_mean(7), np.tile([-3.0, -1.0, 0.0, 1.0], (60, 1))
+    with_four, reference = at_hand(target, z)
+    nodes = with_four.group_rows.nodes
+    weightless = nodes._replace(log_weights=np.where(z == -3.0, -np.inf, 0.0))
+    with_four = with_four.at_nodes(weightless)
+    with_three, _ = at_hand(target, z[:, 1:])
+    both = [NodeBoundsPass(x.group_rows, reference).tables().c for x in (with_four, with_three)]
+    np.testing.assert_allclose(*both, rtol=1e-6)
+
+
+def test_many_groups_without_a_bound_are_refused():
+    target, z = counts_with_a_mean(7), np.tile([-1.0, 0.0, 1.0], (60, 1))
+    z[3:6, 0] = -2.97
+    target, reference = at_hand(target, z)
+    with pytest.raises(BoundsError, match="group 3 of 'a' has no bound over the trust region"):
+        NodeBoundsPass(target.group_rows, reference).tables()
+
+
+def test_bounds_are_in_the_scale_itself():
+    _, _, _, model, target = made("bernoulli", N, G, 2)
+    position = target.factorization.ravel(model.initial_point())
+    reference = expansion(target, position, 0.1 * np.eye(position.size))
+    with pytest.raises(BoundsError, match="linear in their scale"):
+        NodeBoundsPass(target.group_rows, reference)
