@@ -49,8 +49,6 @@ class NodeBoundsPass:
     """Bounds of all groups around a centre, over balls with several radii."""
 
     def __init__(self, rows: GroupRows, reference: Reference) -> None:
-        if rows.layout.root != 1:
-            raise BoundsError("predictors of groups are linear in their scale, not in its powers")
         self._rows, self._reference = rows, reference
         # Bounds hold in the scale itself, in which predictors are linear, also if the coordinate is
         # its square x: the root has the derivative 1/(2 √x).

@@ -225,11 +225,3 @@ def test_many_groups_without_a_bound_are_refused():
     target, reference = at_hand(target, z)
     with pytest.raises(BoundsError, match="group 3 of 'a' has no bound over the trust region"):
         NodeBoundsPass(target.group_rows, reference).tables()
-
-
-def test_bounds_are_in_the_scale_itself():
-    _, _, _, model, target = made("bernoulli", N, G, 2)
-    position = target.factorization.ravel(model.initial_point())
-    reference = expansion(target, position, 0.1 * np.eye(position.size))
-    with pytest.raises(BoundsError, match="linear in their scale"):
-        NodeBoundsPass(target.group_rows, reference)
