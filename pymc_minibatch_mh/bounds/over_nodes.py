@@ -101,7 +101,7 @@ class NodeBoundsPass:
         """Number of groups that a typical update draws, estimated on some ranges of groups."""
         n_groups = self._rows.layout.groups.n_groups
         firsts = np.linspace(0, n_groups - TRIAL_GROUPS, TRIALS).astype(int).clip(0)
-        trials = [(k, min(k + TRIAL_GROUPS, n_groups)) for k in firsts.tolist()]
+        trials = [(k, min(k + TRIAL_GROUPS, n_groups)) for k in np.unique(firsts).tolist()]
         parts = list(on_all_cores(self._bound_task, trials, BOUNDING))
         mean = np.concatenate(parts, axis=1)[1].mean()
         return float(mean * n_groups * (2.0 * self._reference.size**1.5) / 6.0)

@@ -7,7 +7,8 @@ from scipy.special import chdtri
 
 from helpers.group_families import FAMILIES, made
 from helpers.small_groups import target_of
-from pymc_minibatch_mh.bounds.over_nodes import NO_BOUND, TAILS, NodeBoundsPass
+from pymc_minibatch_mh.bounds import over_nodes
+from pymc_minibatch_mh.bounds.over_nodes import INNER, NO_BOUND, TAILS, NodeBoundsPass
 from pymc_minibatch_mh.compiled.group_rows import Nodes
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.native.library import function
@@ -23,7 +24,6 @@ from pymc_minibatch_mh.reference.node_rule import (
 N, G = 240, 60
 #: Size of a ball as a share of the posterior's, its tables that are tried, and the least ratio.
 BALLS = {"posterior": (1.0, (0, 1, 2, 3), 0.0), "10": (0.1, (0, 2), 0.2), "100": (0.01, (0,), 0.5)}
-for_each_family = pytest.mark.parametrize("name", list(FAMILIES))
 
 
 def expansion(target: GroupTarget, centre, factor):
@@ -37,9 +37,9 @@ def posteriors():
     """Posteriors with 15 nodes for each group near the mode, and their expansions."""
     known = {}
 
-    def find(name):
-        if name not in known:
-            model, target = made(name, N, G)[3:]
+    def find(name, root=1):
+        if (name, root) not in known:
+            model, target = made(name, N, G, root)[3:]
             start = target.factorization.ravel(model.initial_point())
             rng = np.random.default_rng(1)
             mode = target.mode(start, rng, 0.3).position
@@ -47,24 +47,39 @@ def posteriors():
             mean, sd = effect_moments(target.group_rows, mode)
             law = target.compiled.layout.groups.law
             target = target.at_nodes(placed_nodes(law, mean, sd, 11))
-            known[name] = target, target.expand(mode, rng)[0]
-        return known[name]
+            known[name, root] = target, target.expand(mode, rng)[0]
+        return known[name, root]
 
     return find
 
 
 class Remainders:
-    """Remainders of groups at whitened positions w, as shares of their bounds."""
+    """Remainders of groups at whitened positions w, as shares of their bounds.
+
+    If a coordinate is the square of the scale, positions are whitened in the scale itself.
+    """
 
     def __init__(self, target, reference, tables):
-        self.reference, self.tables = reference, tables
+        self.tables, self.size = tables, reference.centre.size
         self.record = target.group_rows.record(2)
-        self.size = reference.centre.size
+        self.centre, self.squared = reference.centre, tables.squared
+        self.root, self.factor = reference.centre.copy(), reference.factor.copy()
+        if self.squared >= 0:
+            self.root[self.squared] = np.sqrt(reference.centre[self.squared])
+            self.factor[self.squared] /= 2.0 * self.root[self.squared]
+
+    def move_to(self, w):
+        """Return the move from the centre that a whitened position is."""
+        move = self.factor @ w
+        if self.squared >= 0:
+            end = self.root[self.squared] + move[self.squared]
+            move[self.squared] = end**2 - self.centre[self.squared]
+        return move
 
     def ratios(self, table, w, groups):
         """Return 6 |r(w)| / (c |w|³) of some groups, (groups,)."""
         ends = np.zeros((3, self.size))
-        ends[0], ends[2] = self.reference.centre, self.reference.factor @ w
+        ends[0], ends[2] = self.centre, self.move_to(w)
         r, sizes = np.empty((2, groups.size))
         arguments = self.record, ends, groups, groups.size, r, sizes
         assert function("mh_differences_of_groups")(*arguments) == 0
@@ -103,13 +118,19 @@ def bounded(target, reference, scale=1.0):
     return smaller, NodeBoundsPass(target.group_rows, smaller).tables()
 
 
+#: Families, with the power of the scale that is the coordinate.
+CASES = [(name, 1) for name in FAMILIES]
+CASES += [(name, 2) for name in ("bernoulli", "poisson", "student", "slopes")]
+
+
 @pytest.mark.parametrize("ball", list(BALLS))
-@for_each_family
-def test_no_remainder_exceeds_its_bound(posteriors, name, ball):
+@pytest.mark.parametrize(("name", "root"), CASES)
+def test_no_remainder_exceeds_its_bound(posteriors, name, root, ball):
     """Nor are bounds loose in small balls: some remainder is near its own."""
-    target, reference = posteriors(name)
+    target, reference = posteriors(name, root)
     scale, tried, least = BALLS[ball]
     smaller, tables = bounded(target, reference, scale)
+    assert tables.squared == (-1 if root == 1 else target.compiled.layout.scale_at)
     remainders, rng = Remainders(target, smaller, tables), np.random.default_rng(3)
     found = [remainders.largest(k, rng) for k in tried]
     assert max(found) <= 1.0
@@ -140,7 +161,7 @@ def test_groups_without_rows_have_no_remainder(posteriors):
 def test_bounds_of_tasks_are_those_of_all_together(posteriors, monkeypatch):
     target, reference = posteriors("two terms")
     _, together = bounded(target, reference)
-    monkeypatch.setattr("pymc_minibatch_mh.bounds.over_nodes.EVALUATIONS_IN_TASK", 200)
+    monkeypatch.setattr(over_nodes, "EVALUATIONS_IN_TASK", 200)
     assert np.array_equal(bounded(target, reference)[1].c, together.c)
 
 
@@ -162,6 +183,45 @@ def test_rows_in_blocks_are_bounded_as_well():
     found = [remainders.largest(k, np.random.default_rng(5)) for k in range(len(tables.c))]
     assert max(found) <= 1.0
     assert found[0] > 0.2
+
+
+# ---- The integral along the way from the centre. ----
+
+
+def integral_of_one_node(rows, u, length, balls):
+    """Return the average of a bound of the third derivative on the way to the last ball.
+
+    At s R it has the weight 3 (1 - s)². Of `rows` counts with the logarithm u of their mean, which
+    moves by `length`: the derivative rises by the fourth, and has its own bound in each ball.
+    """
+    s = (np.arange(100_000) + 0.5) / 100_000
+    ball = balls[np.searchsorted(balls, s * balls[-1])]
+    third = rows * np.exp(u + ball * length) * length**3
+    risen = rows * np.exp(u) * length**3 + np.cumsum(third * length) * balls[-1] / s.size
+    return np.mean(3.0 * (1.0 - s) ** 2 * np.minimum(risen, third))
+
+
+@pytest.mark.parametrize("inner", [True, False])
+@pytest.mark.parametrize("size", [0.01, 0.1, 0.5])
+def test_bounds_of_one_node_are_an_integral(size, inner, monkeypatch):
+    """Derivatives of counts are known, and a node alone has no moments."""
+    monkeypatch.setattr(over_nodes, "FEW_GROUPS", 0.0 if inner else np.inf)
+    group, rng = np.repeat(np.arange(60), np.arange(60) % 4), np.random.default_rng(2)
+    with pm.Model() as model:
+        effect = pm.Normal("a", pm.Normal("mu", 0.0, 1.0), pm.HalfNormal("tau"), shape=60)
+        pm.Poisson("y", pm.math.exp(effect[group]), observed=rng.poisson(1.0, group.size))
+    z = np.linspace(-1.0, 2.0, 60)
+    target = target_of(model).at_nodes(Nodes(z[:, None], np.zeros((60, 1))))
+    reference = expansion(target, np.array([0.3, 0.8]), np.diag([size, 0.7 * size]))
+    tables = NodeBoundsPass(target.group_rows, reference).tables()
+    radii = np.sqrt(chdtri(2, TAILS))
+    within = np.array(INNER) * radii[0] if inner else []
+    for k, c in enumerate(tables.c):
+        for g in (1, 2, 31, 59):
+            length = size * np.hypot(1.0, 0.7 * z[g])
+            balls = np.array([*within, *radii[: k + 1]])
+            expected = integral_of_one_node(g % 4, 0.3 + 0.8 * z[g], length, balls)
+            assert c[g] == pytest.approx(expected, rel=1e-4)
 
 
 # ---- Nodes at which rows are impossible. ----
