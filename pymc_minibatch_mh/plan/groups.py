@@ -17,10 +17,9 @@ from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED
 from pymc_minibatch_mh.bounds.effect_bounds import EffectBounds, bounds_around
 from pymc_minibatch_mh.bounds.effects import draw_effects, effect_values, generator_for
-from pymc_minibatch_mh.bounds.over_nodes import NodeBoundsPass
 from pymc_minibatch_mh.compiled.group_rows import GroupLayout, Nodes
 from pymc_minibatch_mh.compiled.integrated_model import IntegratedModel
-from pymc_minibatch_mh.errors import BoundsError, ModeError, SettingError
+from pymc_minibatch_mh.errors import ModeError, SettingError
 from pymc_minibatch_mh.model.factorization import WholeDraws
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.plan.bound_sources import NodeBounds, functions_of
@@ -41,9 +40,8 @@ from pymc_minibatch_mh.structure.small_groups import SmallGroups, find_small_gro
 #: Maximum mean size of a row's group, and of the number of other parameters: beyond, effects that
 #: are accepted one at a time are faster (docs/background/groups.md).
 MAX_ROWS_IN_GROUP, MAX_OTHERS = 70.0, 60
-#: Minimum standard deviation of a scale, relative to it, at which its square is tried; number of
-#: draws of the Gaussian approximation that compare the two.
-WEAK_SCALE, TRIAL_DRAWS = 0.05, 24
+#: Minimum standard deviation of a scale, relative to it, at which its square is the coordinate.
+WEAK_SCALE = 0.1
 
 
 @final
@@ -164,7 +162,7 @@ def integrated_plan(
     marginal, near, choice = with_placed_nodes(marginal, begin, rng)
     reference, _ = marginal.expand(near, rng)
     if _is_weak(marginal, reference):
-        marginal, reference = _in_better_coordinate(target, marginal, reference, rng)
+        marginal, reference = _in_the_square(target, marginal, reference, rng)
     needs = _requirements_of_groups(requirements)
     plan = GroupsPlan(marginal, needs, reference, complete=target, choice=choice)
     mean, sd = effect_moments(marginal.group_rows, reference.centre)
@@ -198,36 +196,18 @@ def _is_weak(target: GroupTarget, reference: Reference) -> bool:
     return sd > WEAK_SCALE * reference.centre[k]
 
 
-def _in_better_coordinate(
+def _in_the_square(
     target: Target, marginal: GroupTarget, reference: Reference, rng: np.random.Generator
 ) -> tuple[GroupTarget, Reference]:
-    """Target in the scale or in its square, in which the log-likelihood is nearer to quadratic."""
+    """Target in the square of a weak scale, in which the log-likelihood is nearer to quadratic."""
     layout = marginal.compiled.layout
     squared = _group_target(target, layout.groups, marginal.group_rows.nodes, root=2)
     begin = reference.centre.copy()
     begin[layout.scale_at] **= 2
     try:
-        centred, _ = squared.expand(begin, rng)
-        costs_of = [_draw_cost(*pair, rng) for pair in ((marginal, reference), (squared, centred))]
-    except (ModeError, BoundsError):
+        return squared, squared.expand(begin, rng)[0]
+    except ModeError:
         return marginal, reference
-    return (squared, centred) if costs_of[1] < costs_of[0] else (marginal, reference)
-
-
-def _draw_cost(target: GroupTarget, reference: Reference, rng: np.random.Generator) -> float:
-    """Seconds of an effective draw, from draws of the Gaussian approximation."""
-    noise = rng.standard_normal((TRIAL_DRAWS, reference.size))
-    draws = reference.centre + noise @ reference.factor.T
-    inside = [np.array_equal(x, target.factorization.in_support(x)) for x in draws]
-    logs = np.full(TRIAL_DRAWS, -np.inf)
-    for k in np.flatnonzero(inside):
-        logs[k] = target.log_prior(draws[k]) + target.log_likelihood(draws[k])
-        logs[k] += 0.5 * float(noise[k] @ noise[k])
-    weights = np.exp(logs - logs.max())
-    efficiency = float(weights.mean() ** 2 / (weights**2).mean())
-    drawn = NodeBoundsPass(target.group_rows, reference).forecast()
-    drawn = min(drawn, float(target.source.n_rows))
-    return (costs.UPDATE + costs.NODE * target.group_rows.evaluations * drawn) / efficiency
 
 
 def _require_small(groups: SmallGroups, size: int) -> None:
