@@ -102,6 +102,8 @@ class Method(ABC):
     #: Whether rows are drawn with probabilities proportional to their bounds, and influential rows
     #: are evaluated at every update instead.
     draws_by_bounds = False
+    #: Whether groups whose effects are integrated out can be its observations.
+    takes_groups: ClassVar[bool] = True
     #: Whether every update evaluates the full data, because a setting requests it.
     reads_all_rows = False
     #: Cause and advice in the warning about frequent full-data evaluations; None for the default

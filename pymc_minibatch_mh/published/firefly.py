@@ -116,6 +116,8 @@ class FireflyMethod(Method):
     touching: Touching | None
     bounds: GivenBounds | None = field(repr=False)
     tolerates_violations: bool
+    #: Bounds of groups grow from table to table, and bright groups trap a chain outside of one.
+    takes_groups = False
 
     @property
     def guarantee(self) -> Guarantee:

@@ -373,6 +373,7 @@ class SharedSettings(ReadingSettings):
             "other steps update variables of the likelihood": target.factorization.first > 0,
             "temperature= is not 1": target.inverse_temperature != 1.0,
             "its bounds are of single observations": not method.requirements.bounds_groups,
+            "its lower bounds are too loose for groups": not method.takes_groups,
         }
         return next((why for why, holds in reasons.items() if holds), "")
 

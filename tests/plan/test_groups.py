@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_minibatch_mh import PenaltyMH, TunaMH, explain
+from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, explain
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import KIND
 from pymc_minibatch_mh.native.moves import ENDS
@@ -68,6 +68,8 @@ def test_a_reason_is_an_error_where_groups_are_asked_for():
         TunaMH(model=panel(prior=pm.Laplace), blocks="groups")
     with pytest.raises(SettingError, match="temperature= is not 1"):
         TunaMH(model=panel(), blocks="groups", temperature=2.0)
+    with pytest.raises(SettingError, match="its lower bounds are too loose for groups"):
+        FireflyMH(model=panel(), blocks="groups")
 
 
 @pytest.mark.parametrize(("tau", "root"), [(1.5, 1), (0.35, 2)])
