@@ -1,8 +1,8 @@
 """Make the references: long runs of PyMC's NUTS.
 
 Run ``PYTHONPATH=.:tests python benchmarks/references.py KIND [NAME ...]`` in the root
-folder, KIND being zoo, family or hierarchy. Without names every posterior is run; with names the
-others are kept as they are.
+folder, KIND being zoo, family, hierarchy or groups. Without names every posterior is run; with
+names the others are kept as they are.
 """
 
 import json
@@ -20,7 +20,7 @@ import pymc as pm
 
 from helpers import zoo
 from helpers.models import FAMILIES, MODELS
-from law.statistical import hierarchies
+from law.statistical import hierarchies, small_groups
 
 FOLDER = Path(__file__).parents[1] / "tests" / "law" / "statistical"
 COMMAND = "PYTHONPATH=.:tests python benchmarks/references.py"
@@ -65,6 +65,10 @@ KINDS = {
             for name in dict.fromkeys(one.posterior for one in hierarchies.HIERARCHIES.values())
         },
         hierarchies.coordinates, 2, 2_000, 20_260_301, 1_000, 1.01, accept=0.9, diverging=1e-3,
+    ),
+    "groups": Kind(
+        "group_references.json", {"few groups": small_groups.few_groups}, small_groups.coordinates,
+        2, 4_000, 20_260_401, 2_000, 1.01, accept=0.9,
     ),
 }  # fmt: skip
 
