@@ -1,5 +1,7 @@
 """No remainder of a group exceeds its bound in the ball that it is given for."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -32,25 +34,17 @@ def expansion(target: GroupTarget, centre, factor):
     return Reference(centre, factor, whitener, data.gradient, data.hessian, 2, 1.0)
 
 
-@pytest.fixture(scope="module")
-def posteriors():
-    """Posteriors with 15 nodes for each group near the mode, and their expansions."""
-    known = {}
-
-    def find(name, root=1):
-        if (name, root) not in known:
-            model, target = made(name, N, G, root)[3:]
-            start = target.factorization.ravel(model.initial_point())
-            rng = np.random.default_rng(1)
-            mode = target.mode(start, rng, 0.3).position
-            target = placed_at(target, mode, np.ones(G))[0]
-            mean, sd = effect_moments(target.group_rows, mode)
-            law = target.compiled.layout.groups.law
-            target = target.at_nodes(placed_nodes(law, mean, sd, 11))
-            known[name, root] = target, target.expand(mode, rng)[0]
-        return known[name, root]
-
-    return find
+@cache
+def posterior(name, root=1):
+    """Return a posterior with 11 nodes for each group near the mode, and its expansion."""
+    model, target = made(name, N, G, root)[3:]
+    start, rng = target.factorization.ravel(model.initial_point()), np.random.default_rng(1)
+    mode = target.mode(start, rng, 0.3).position
+    target = placed_at(target, mode, np.ones(G))[0]
+    mean, sd = effect_moments(target.group_rows, mode)
+    law = target.compiled.layout.groups.law
+    target = target.at_nodes(placed_nodes(law, mean, sd, 11))
+    return target, target.expand(mode, rng)[0]
 
 
 class Remainders:
@@ -125,9 +119,9 @@ CASES += [(name, 2) for name in ("bernoulli", "poisson", "student", "slopes")]
 
 @pytest.mark.parametrize("ball", list(BALLS))
 @pytest.mark.parametrize(("name", "root"), CASES)
-def test_no_remainder_exceeds_its_bound(posteriors, name, root, ball):
+def test_no_remainder_exceeds_its_bound(name, root, ball):
     """Nor are bounds loose in small balls: some remainder is near its own."""
-    target, reference = posteriors(name, root)
+    target, reference = posterior(name, root)
     scale, tried, least = BALLS[ball]
     smaller, tables = bounded(target, reference, scale)
     assert tables.squared == (-1 if root == 1 else target.compiled.layout.scale_at)
@@ -137,8 +131,8 @@ def test_no_remainder_exceeds_its_bound(posteriors, name, root, ball):
     assert found[0] > least
 
 
-def test_tables_are_of_ascending_balls(posteriors):
-    target, reference = posteriors("bernoulli")
+def test_tables_are_of_ascending_balls():
+    target, reference = posterior("bernoulli")
     _, tables = bounded(target, reference)
     radii = np.sqrt([chdtri(reference.centre.size, tail) for tail in TAILS])
     np.testing.assert_allclose(tables.headers[:, 0], radii)
@@ -148,8 +142,8 @@ def test_tables_are_of_ascending_balls(posteriors):
     assert tables.c.dtype == np.float32
 
 
-def test_groups_without_rows_have_no_remainder(posteriors):
-    target, reference = posteriors("bernoulli")
+def test_groups_without_rows_have_no_remainder():
+    target, reference = posterior("bernoulli")
     _, tables = bounded(target, reference)
     (levels,) = target.compiled.layout.groups.levels
     without = np.bincount(levels, minlength=G) == 0
@@ -158,8 +152,8 @@ def test_groups_without_rows_have_no_remainder(posteriors):
     assert tables.c[:, ~without].min() > 1e-6
 
 
-def test_bounds_of_tasks_are_those_of_all_together(posteriors, monkeypatch):
-    target, reference = posteriors("two terms")
+def test_bounds_of_tasks_are_those_of_all_together(monkeypatch):
+    target, reference = posterior("two terms")
     _, together = bounded(target, reference)
     monkeypatch.setattr(over_nodes, "EVALUATIONS_IN_TASK", 200)
     assert np.array_equal(bounded(target, reference)[1].c, together.c)

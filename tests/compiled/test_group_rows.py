@@ -1,5 +1,7 @@
 """Log-likelihoods of groups: integrals by SciPy, differences, and remainders by their formula."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -114,7 +116,7 @@ def test_a_group_without_rows_has_the_integral_of_the_law():
     assert not found.hessian.any()
 
 
-@pytest.fixture(scope="module")
+@cache
 def large():
     """Return data with a group of 5,000 rows, and its posterior."""
     d = data_of(5_030, 6)
@@ -127,8 +129,8 @@ def large():
     return family, d, y, model, target_of(model)
 
 
-def test_groups_of_many_rows_are_read_in_blocks(large):
-    family, d, y, model, target = large
+def test_groups_of_many_rows_are_read_in_blocks():
+    family, d, y, model, target = large()
     position, values = position_near(target, model, spread=0.05)
     target = placed_at(target, position)
     expected = [exact_log_likelihood(family, d, y, values, g) for g in (4, 5)]
@@ -136,8 +138,8 @@ def test_groups_of_many_rows_are_read_in_blocks(large):
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-def test_derivatives_of_many_rows_are_those_of_the_values(large):
-    _, _, _, model, target = large
+def test_derivatives_of_many_rows_are_those_of_the_values():
+    _, _, _, model, target = large()
     centre, _ = position_near(target, model, spread=0.05)
     target, numbers = placed_at(target, centre, 15), np.array([4])
     data = target.full_data

@@ -1,13 +1,14 @@
 """Nodes of groups: where they are placed, how many there are, and the error that they leave."""
 
 import pickle
+from functools import cache
 
 import numpy as np
 import pymc as pm
 import pytest
 from scipy import stats
 
-from helpers.group_families import made
+from helpers.group_families import FAMILIES, made
 from helpers.small_groups import placed_at as placed_well
 from helpers.small_groups import target_of
 from pymc_minibatch_mh.reference import node_rule
@@ -56,19 +57,12 @@ def chosen(model):
     return with_placed_nodes(target, start, np.random.default_rng(1))
 
 
-@pytest.fixture(scope="module")
-def choices():
-    """Posteriors at frozen nodes, with the expansions that give draws."""
-    known = {}
-
-    def find(*key, **settings):
-        if key not in known:
-            model = made(*key)[3] if isinstance(key[1], int) else intercepts(*key[1:], **settings)
-            target, position, choice = chosen(model)
-            known[key] = target, position, choice, target.expand(position, np.random.default_rng(2))
-        return known[key]
-
-    return find
+@cache
+def choices(*key, **settings):
+    """Return a posterior at frozen nodes, a position, the choice, and an expansion for draws."""
+    model = made(*key)[3] if key[0] in FAMILIES and not settings else intercepts(*key, **settings)
+    target, position, choice = chosen(model)
+    return target, position, choice, target.expand(position, np.random.default_rng(2))
 
 
 def error_over_draws(target, reference, count=12, seed=7):
@@ -143,7 +137,7 @@ ORDINARY = [
 
 
 @pytest.mark.parametrize("key", ORDINARY, ids=lambda key: key[0])
-def test_errors_are_small_and_true(choices, key):
+def test_errors_are_small_and_true(key):
     target, _, choice, (reference, _) = choices(*key)
     assert choice.n_nodes in node_rule.COUNTS
     assert choice.error < 1e-6 or choice.n_nodes == node_rule.COUNTS[-1]
@@ -160,19 +154,19 @@ HARD = {
 
 
 @pytest.mark.parametrize("name", list(HARD))
-def test_errors_of_narrow_and_wide_effects_are_true(choices, name):
+def test_errors_of_narrow_and_wide_effects_are_true(name):
     arguments, settings = HARD[name]
-    target, _, choice, (reference, _) = choices(name, *arguments, **settings)
+    target, _, choice, (reference, _) = choices(*arguments, **settings)
     error = error_over_draws(target, reference)
     assert error < 5.0 * choice.error + 1e-10
     assert choice.error < node_rule.MAX_LAST_ERROR
 
 
 @pytest.mark.parametrize("name", ["narrow", "narrower"])
-def test_narrow_effects_do_not_fix_the_scale(choices, name):
+def test_narrow_effects_do_not_fix_the_scale(name):
     """Nodes do not follow the scale: the posterior would be as wide as the nodes are far apart."""
     arguments, settings = HARD[name]
-    target, _, _, (reference, _) = choices(name, *arguments, **settings)
+    target, _, _, (reference, _) = choices(*arguments, **settings)
     at = target.compiled.layout.scale_at
     sd = np.linalg.norm(reference.factor[at])
     n_groups = arguments[2]
@@ -190,16 +184,16 @@ def test_effects_that_are_too_narrow_are_refused():
         chosen(intercepts("poisson", 180, 60, level=9.0))
 
 
-def test_wider_effects_have_more_nodes(choices):
+def test_wider_effects_have_more_nodes():
     few = choices("bernoulli", 1_200, 200)[2].n_nodes
     arguments, settings = HARD["wide"]
-    assert choices("wide", *arguments, **settings)[2].n_nodes > few
+    assert choices(*arguments, **settings)[2].n_nodes > few
 
 
 # ---- Frozen nodes. ----
 
 
-def test_nodes_are_at_the_mean_and_the_width_of_the_effects(choices):
+def test_nodes_are_at_the_mean_and_the_width_of_the_effects():
     target, position, choice, _ = choices("bernoulli", 1_200, 200)
     z, (x, _) = target.group_rows.nodes.z, np.polynomial.hermite_e.hermegauss(choice.n_nodes)
     mean, sd = effect_moments(placed_well(target, position, 61).group_rows, position)
@@ -207,7 +201,7 @@ def test_nodes_are_at_the_mean_and_the_width_of_the_effects(choices):
     np.testing.assert_allclose((z[:, -1] - z[:, 0]) / (x[-1] - x[0]), sd, rtol=0.05)
 
 
-def test_nodes_without_a_share_have_no_weight(choices):
+def test_nodes_without_a_share_have_no_weight():
     target, position, choice, _ = choices("poisson", 1_200, 200)
     rows, law = target.group_rows, target.compiled.layout.groups.law
     z, (x, _) = rows.nodes.z, np.polynomial.hermite_e.hermegauss(choice.n_nodes)
@@ -223,7 +217,7 @@ def test_nodes_without_a_share_have_no_weight(choices):
     assert shares[~light].min() < 1e-6
 
 
-def test_other_nodes_leave_these_as_they_are(choices):
+def test_other_nodes_leave_these_as_they_are():
     target, position, _, (reference, _) = choices("bernoulli", 1_200, 200)
     far = reference.centre + 0.1
     before = [target.full_data.values(x) for x in (position, far)]
@@ -235,7 +229,7 @@ def test_other_nodes_leave_these_as_they_are(choices):
     assert not np.array_equal(other.full_data.values(position), before[0])
 
 
-def test_pickled_targets_have_the_same_nodes(choices):
+def test_pickled_targets_have_the_same_nodes():
     target, position, _, _ = choices("bernoulli", 1_200, 200)
     copy = pickle.loads(pickle.dumps(target))
     assert isinstance(copy, GroupTarget)

@@ -1,5 +1,7 @@
 """Posteriors without the effects of groups: the prior of all else is the model's own."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -63,15 +65,12 @@ MODELS = {
 for_each_model = pytest.mark.parametrize("name", list(MODELS))
 
 
-@pytest.fixture(scope="module")
-def readings():
-    """Models as they are written, and as they are read."""
-    made = {}
-    for name, (write, _, _) in MODELS.items():
-        with pm.Model() as model:
-            write()
-        made[name] = model, read(model)
-    return made
+@cache
+def reading_of(name):
+    """Return a model as it is written, and as it is read."""
+    with pm.Model() as model:
+        MODELS[name][0]()
+    return model, read(model)
 
 
 def points_of(model, count=3):
@@ -83,15 +82,15 @@ def points_of(model, count=3):
     ]
 
 
-def reduced_of(readings, name, root):
-    model, (whole, _, groups) = readings[name]
+def reduced_of(name, root):
+    model, (whole, _, groups) = reading_of(name)
     return model, groups, without_effects(whole, groups, root)
 
 
 @pytest.mark.parametrize("root", [1, 2])
 @for_each_model
-def test_the_prior_is_the_models_without_the_effects(readings, name, root):
-    model, _, reduced = reduced_of(readings, name, root)
+def test_the_prior_is_the_models_without_the_effects(name, root):
+    model, _, reduced = reduced_of(name, root)
     effect = MODELS[name][1]
     others = [v for v in model.free_RVs + model.potentials if v.name != effect]
     points = points_of(model)
@@ -108,8 +107,8 @@ def test_the_prior_is_the_models_without_the_effects(readings, name, root):
 
 @pytest.mark.parametrize("root", [1, 2])
 @for_each_model
-def test_positions_are_the_other_variables_with_the_scale(readings, name, root):
-    model, _, reduced = reduced_of(readings, name, root)
+def test_positions_are_the_other_variables_with_the_scale(name, root):
+    model, _, reduced = reduced_of(name, root)
     effect, scale = MODELS[name][1:]
     (place,) = reduced.boundary
     for point in points_of(model):
@@ -129,8 +128,8 @@ def test_positions_are_the_other_variables_with_the_scale(readings, name, root):
 
 
 @for_each_model
-def test_the_scale_is_positive_and_all_else_as_it_was(readings, name):
-    _, groups, reduced = reduced_of(readings, name, 1)
+def test_the_scale_is_positive_and_all_else_as_it_was(name):
+    _, groups, reduced = reduced_of(name, 1)
     (place,) = reduced.boundary
     assert reduced.lower[place] == 0.0
     assert np.isneginf(np.delete(reduced.lower, place)).all()
@@ -143,8 +142,8 @@ def test_the_scale_is_positive_and_all_else_as_it_was(readings, name):
 
 
 @for_each_model
-def test_the_other_variables_are_those_of_the_model(readings, name):
-    model, _, reduced = reduced_of(readings, name, 2)
+def test_the_other_variables_are_those_of_the_model(name):
+    model, _, reduced = reduced_of(name, 2)
     effect = MODELS[name][1]
     others = [v for v in model.free_RVs if v.name != effect]
     assert list(reduced.natural) == [v.name for v in others]
