@@ -1,6 +1,7 @@
 """No remainder of a group exceeds its bound in the ball that it is given for."""
 
 from functools import cache
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pymc as pm
@@ -13,6 +14,7 @@ from pymc_minibatch_mh.bounds import over_nodes
 from pymc_minibatch_mh.bounds.over_nodes import INNER, NO_BOUND, TAILS, NodeBoundsPass
 from pymc_minibatch_mh.compiled.group_rows import Nodes
 from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.moves import ENDS
 from pymc_minibatch_mh.native.posterior import Reference
@@ -216,6 +218,36 @@ def test_bounds_of_one_node_are_an_integral(size, inner, monkeypatch):
             balls = np.array([*within, *radii[: k + 1]])
             expected = integral_of_one_node(g % 4, 0.3 + 0.8 * z[g], length, balls)
             assert c[g] == pytest.approx(expected, rel=1e-4)
+
+
+# ---- Several predictors. ----
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_weights_of_predictors_bound_symmetric_forms(size, order):
+    """Of derivatives over all indices, by squares; and are reached where all signs agree."""
+    rng = np.random.default_rng(order)
+    norms = rng.uniform(0.1, 2.0, (1, size))
+    derivatives = {
+        index: rng.exponential() for index in combinations_with_replacement(range(size), order)
+    }
+    jet = {k: Interval.rounded(np.array([-d]), np.array([d])) for k, d in derivatives.items()}
+    (weights,) = over_nodes._by_predictor(jet, order, norms)
+
+    def form(x, signs):
+        indices = product(range(size), repeat=order)
+        return sum(
+            derivatives[tuple(sorted(k))] * signs[tuple(sorted(k))] * np.prod(x[list(k)])
+            for k in indices
+        )
+
+    for _ in range(200):
+        x = norms[0] * rng.uniform(-1.0, 1.0, size)
+        signs = {k: rng.choice([-1.0, 1.0]) for k in derivatives}
+        assert abs(form(x, signs)) <= weights @ x**2
+    reached = form(norms[0], dict.fromkeys(derivatives, 1.0))
+    assert weights @ norms[0] ** 2 == pytest.approx(reached, rel=1e-9)
 
 
 # ---- Nodes at which rows are impossible. ----
