@@ -59,7 +59,6 @@ def run(case, method=TunaMH, draws=DRAWS, **settings):
     """Sample a case, with the coordinate of the scale that it has; settings are of `sample`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(groups, "_is_weak", lambda *_: case.root == 2)
-        patch.setattr(groups, "_draw_cost", lambda target, *_: -target.compiled.layout.root)
         model = model_of(case.family, case.rows, centred=case.centred)
         step = method(blocks="groups", observed=["y"], model=model)
     assert isinstance(step.plan, GroupsPlan)
