@@ -237,7 +237,7 @@ class Explanation:
         if self.certificate is not None and self.forecast is not None:
             lines += [
                 ("exact", self.certificate.describe()),
-                (f"{units} a draw", self.forecast.describe_rows(n_units)),
+                (f"{units} a draw", self.forecast.describe_rows(n_units or self.n_rows)),
                 ("1,000 effective draws", self.forecast.describe_seconds()),
             ]
             full = full or ["nothing"]

@@ -57,7 +57,7 @@ def test_other_ways_are_kept(model, blocks):
 
 
 def test_large_groups_are_not_integrated_out(caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="pymc")
     plan = TunaMH(model=panel(200, each=80)).plan
     assert not isinstance(plan, GroupsPlan)
     assert "has 80 rows in the group of a typical row" in caplog.text
