@@ -63,7 +63,7 @@ def draw_effects(
     --------
     >>> shared = sample(step, 10_000, effects=False)
     >>> few = shared.isel(draw=slice(None, None, 20))
-    >>> trace = draw_effects(few, step, groups=[0, 7])  # doctest: +SKIP
+    >>> trace = draw_effects(few, step, groups=[0, 7])
     """
     plan = step_of(step).plan
     integrated = plan.target.factorization.integrated

@@ -13,7 +13,7 @@ import pytest
 import pymc_minibatch_mh
 from docs.taken import taken
 from helpers.tiers import fast
-from pymc_minibatch_mh import PoissonMH, TunaMH, sample
+from pymc_minibatch_mh import PoissonMH, TunaMH, draw_effects, sample
 
 PUBLIC = [getattr(pymc_minibatch_mh, name) for name in pymc_minibatch_mh.__all__]
 SHOWN = [one for one in PUBLIC if ">>>" in (one.__doc__ or "")]
@@ -47,6 +47,15 @@ def uniform_model():
         p = pm.Uniform("p", **BOUNDED)
         pm.Bernoulli("seen", p=p, observed=np.arange(2_000) % 2)
     return model
+
+
+def panel_step():
+    rng = np.random.default_rng(1)
+    person = rng.integers(0, 300, 1_500)
+    with pm.Model() as model:
+        effect = pm.Normal("effect", 0.0, pm.HalfNormal("scale", 1.0), shape=300)
+        pm.Bernoulli("late", logit_p=effect[person], observed=rng.random(1_500) < 0.4)
+    return TunaMH(model=model, blocks="groups", rng=1)
 
 
 PACKAGE = Path(pymc_minibatch_mh.__file__).parent
@@ -115,6 +124,8 @@ def test_examples_are_in_nearly_all_docstrings():
 def test_the_example_runs(public, given):
     model = uniform_model() if public is PoissonMH else given["model"]
     globs = {**given, "model": model}
+    if public is draw_effects:
+        globs["step"] = panel_step()
     example = doctest.DocTestParser().get_doctest(public.__doc__, globs, public.__name__, None, 0)
     said: list[str] = []
     results = doctest.DocTestRunner(verbose=False).run(example, out=said.append)

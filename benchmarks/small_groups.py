@@ -1,0 +1,166 @@
+"""Effects of small groups, integrated out: groups an update, effective draws, seconds, effects.
+
+``PYTHONPATH=. python -m benchmarks.small_groups [PROBLEM ...] [--rival]`` prints a line of a table
+for each problem, by default of all. A problem is ``FAMILY,ROWS,GROUPS,TAU``. One chain; seconds are
+those of the processor, and figures medians of ``--repeats`` runs. With ``--rival`` the same model
+also has its effects accepted one at a time, once.
+"""
+
+import argparse
+import logging
+import time
+from dataclasses import dataclass
+
+import arviz as az
+import numpy as np
+import pymc as pm
+from scipy.special import expit
+
+from pymc_minibatch_mh import TunaMH, sample
+
+TUNE, DRAWS, RIVAL_DRAWS, EFFECT_DRAWS = 500, 50_000, 1_000, 50
+PROBLEMS = (
+    "logit,100000,15000,.8",
+    "logit,100000,15000,.2",
+    "poisson,100000,15000,.8",
+    "student,100000,15000,.8",
+    "logit,100000,50000,.8",
+    "logit,100000,3333,.8",
+    "logit,100000,2000,.8",
+    "logit,10000,1500,.8",
+    "logit,1000000,150000,.8",
+)
+SHARED = ["level", "b", "tau"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Family, numbers of rows and groups, and standard deviation of the effects."""
+
+    family: str
+    rows: int
+    groups: int
+    tau: float
+
+    @classmethod
+    def named(cls, text):
+        """Problem of a name such as ``logit,100000,15000,.8``."""
+        family, rows, groups, tau = text.split(",")
+        return cls(family, int(rows), int(groups), float(tau))
+
+    def model(self):
+        """Regression with four slopes, and an effect of each group."""
+        rng = np.random.default_rng(1)
+        g, x = rng.integers(0, self.groups, self.rows), rng.normal(size=(self.rows, 4))
+        effect = self.tau * rng.normal(size=self.groups)
+        eta = -0.5 + x @ [0.3, 0.2, -0.2, 0.1] + effect[g]
+        with pm.Model() as model:
+            level, b = pm.Normal("level", 0.0, 2.0), pm.Normal("b", 0.0, 2.0, shape=4)
+            tau = pm.HalfNormal("tau", 1.0)
+            z = pm.Normal("z", 0.0, 1.0, shape=self.groups)
+            mean = level + x @ b + tau * z[g]
+            if self.family == "logit":
+                pm.Bernoulli("y", logit_p=mean, observed=rng.random(self.rows) < expit(eta))
+            elif self.family == "poisson":
+                pm.Poisson("y", pm.math.exp(mean), observed=rng.poisson(np.exp(eta)))
+            else:
+                pm.StudentT(
+                    "y", nu=4.0, mu=mean, sigma=1.0, observed=eta + rng.standard_t(4.0, self.rows)
+                )
+        return model
+
+
+def timed(step, draws, tune=TUNE, **settings):
+    """Trace of one chain, and seconds."""
+    began = time.process_time()
+    trace = sample(
+        step, draws, tune=tune, chains=1, progressbar=False, compute_convergence_checks=False,
+        **settings,
+    )  # fmt: skip
+    return trace, time.process_time() - began
+
+
+def least_ess(trace):
+    """Least effective sample size an update of what all rows share."""
+    ess = az.ess(trace, var_names=SHARED)
+    return min(float(ess[name].min()) for name in SHARED) / trace.posterior.sizes["draw"]
+
+
+def seconds_of_effects(step):
+    """Seconds of a draw of all effects given the rest."""
+    # The first run prepares what all draws share.
+    both = [timed(step, EFFECT_DRAWS, 100, effects=flag)[1] for flag in (True, True, False)]
+    return (both[1] - both[2]) / EFFECT_DRAWS
+
+
+def measure(problem, seed):
+    """Step, and figures of one run by the name of their column."""
+    model = problem.model()
+    began = time.process_time()
+    step = TunaMH(model=model, blocks="groups")
+    built = time.process_time() - began
+    trace, seconds = timed(step, DRAWS, random_seed=seed, effects=False, var_names=SHARED)
+    update, ess = seconds / (DRAWS + TUNE), least_ess(trace)
+    stats = trace.sample_stats
+    return step, {
+        "set-up, s": built,
+        "groups an update": float(stats["n_obs"].mean()),
+        "accepted": float(stats["accept"].mean()),
+        "ESS an update": ess,
+        "µs an update": 1e6 * update,
+        "ESS/s": ess / update,
+        "ms for all effects": 1e3 * seconds_of_effects(step),
+    }
+
+
+def of_rival(problem):
+    """Figures of the same model with effects accepted one at a time."""
+    model = problem.model()
+    began = time.process_time()
+    step = TunaMH(model=model, blocks=True)
+    built = time.process_time() - began
+    trace, seconds = timed(step, RIVAL_DRAWS, random_seed=1, var_names=SHARED)
+    ess = least_ess(trace)
+    return {
+        "rival: set-up, s": built,
+        "rows an update": float(trace.sample_stats["n_obs"].mean()),
+        "rival: ESS an update": ess,
+        "rival: ESS/s": ess * (RIVAL_DRAWS + TUNE) / seconds,
+    }
+
+
+def line(problem, repeats, rival):
+    """Cells of a line, medians over runs."""
+    runs = [measure(problem, seed) for seed in range(repeats)]
+    choice = runs[0][0].plan.choice
+    cells = {
+        "model": problem.family,
+        "rows": f"{problem.rows:,}",
+        "groups": f"{problem.groups:,}",
+        "τ": f"{problem.tau:g}",
+        "nodes": f"{choice.n_nodes}",
+        "error": f"{choice.error:.0e}",
+    }
+    medians = {key: np.median([one[key] for _, one in runs]) for key in runs[0][1]}
+    medians |= of_rival(problem) if rival else {}
+    return cells | {key: f"{x:.3g}" if x < 1_000 else f"{x:,.0f}" for key, x in medians.items()}
+
+
+def main():
+    """Print the table."""
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    logging.getLogger("pymc_minibatch_mh").setLevel(logging.ERROR)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("problem", nargs="*", default=PROBLEMS)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rival", action="store_true")
+    asked = parser.parse_args()
+    for k, name in enumerate(asked.problem):
+        cells = line(Problem.named(name), asked.repeats, asked.rival)
+        if k == 0:
+            print(f"| {' | '.join(cells)} |\n|{' --- |' * len(cells)}", flush=True)
+        print(f"| {' | '.join(cells.values())} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
