@@ -16,7 +16,7 @@ import zarr
 from custom_proposal import student
 from custom_test import decide_batch, sample_size
 from data.stored_rows import in_npy
-from helpers.models import FAMILIES, GROUPED, MODELS, bounded
+from helpers.models import FAMILIES, GROUPED, MODELS, bounded, small_groups
 from helpers.zoo import METHODS, PAPERS, RANGED
 from pymc_minibatch_mh import (
     Bounds,
@@ -57,6 +57,11 @@ def hierarchy(folder: Path, *, centred: bool) -> pm.Model:
 def of_groups(name: str) -> Callable[[Path], pm.Model]:
     """Return what writes a model whose effects move each by itself."""
     return lambda folder: GROUPED[name]()
+
+
+def few_persons(folder: Path) -> pm.Model:
+    """Write a model of small groups, but with few of them."""
+    return small_groups(16, 1_000)
 
 
 def influential(folder: Path) -> pm.Model:
@@ -191,6 +196,7 @@ COMBINATIONS = {
     "hierarchy, barker": _way(noncentred, "BarkerMinibatchMH"),
     "crossed effects by elements": _way(of_groups("logistic"), "TunaMH", blocks=True),
     "slopes by elements": _way(of_groups("slopes"), "FactorizedMH", blocks=True),
+    "small groups": _way(few_persons, "TunaMH", blocks="groups"),
     "shape near infinity": _way("student_free", "TunaMH"),
     "softmax": _way("softmax", "TunaMH"),
     "mixture": _way("normal_mixture", "TunaMH", pymc=True),

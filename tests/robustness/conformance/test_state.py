@@ -36,6 +36,7 @@ UNUSUAL = {
     for name in (
         "tuna with delayed acceptance", "tuna by bounds of a user", "firefly, untuned", "poisson",
         "barker that grows", "confidence by a scan", "a test of a user", "noncentred hierarchy",
+        "small groups",
         "influential rows, batches", "walk from the start", "langevin", "tempered", "annealed",
         "rows in files", "rows in files, batches", "rows in chunks", "rows in a table",
     )
