@@ -6,6 +6,7 @@ width. Covariates are fixed: only parameters and observations are drawn anew.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -22,7 +23,8 @@ class Simulator:
     """A model, how unconstrained parameters and observations are drawn, and their log-densities.
 
     Log-densities are of draws of shape (L, d), up to a constant; `observe` returns the observations
-    by the names of variables; `names` are those of the d parameters.
+    by the names of variables; `names` are those of what is ranked: the d parameters, or some
+    quantities of the draws, shape (L, q).
     """
 
     build: Callable
@@ -31,6 +33,7 @@ class Simulator:
     observe: Callable
     log_likelihood: Callable
     names: tuple[str, ...]
+    quantities: Callable = lambda draws: draws
 
 
 def normal_prior(mean, sd, size=None):
@@ -150,4 +153,57 @@ def grouped(rows=1_800, groups=5):
     return Simulator(build, prior, log_prior, observe, log_likelihood, names)
 
 
+def persons(family, groups=200):
+    """Three observations of each person, whose effect is integrated out."""
+    person, centred = np.repeat(np.arange(groups), 3), family == "poisson"
+
+    def build(y):
+        with pm.Model() as model:
+            mu, tau = pm.Normal("mu", 0.2, 0.15), pm.LogNormal("tau", -0.3, 0.15)
+            if centred:
+                line = pm.Normal("a", mu, tau, shape=groups)[person]
+                pm.Poisson("y", pm.math.exp(line), observed=y)
+            else:
+                line = (mu + tau * pm.Normal("z", shape=groups))[person]
+                pm.Bernoulli("y", logit_p=line, observed=y)
+        return model
+
+    def parts(draws):
+        """Return mean and scale, shape (L, 1), effects and standardised effects, (L, groups)."""
+        mu, tau, effects = draws[:, :1], np.exp(draws[:, 1:2]), draws[:, 2:]
+        if centred:
+            return mu, tau, effects, (effects - mu) / tau
+        return mu, tau, mu + tau * effects, effects
+
+    def prior(rng):
+        mu, log_tau = rng.normal(0.2, 0.15), rng.normal(-0.3, 0.15)
+        z = rng.standard_normal(groups)
+        return np.array([mu, log_tau, *(mu + np.exp(log_tau) * z if centred else z)])
+
+    def log_prior(draws):
+        shared = norm.logpdf(draws[:, 0], 0.2, 0.15) + norm.logpdf(draws[:, 1], -0.3, 0.15)
+        _, tau, _, z = parts(draws)
+        return shared + norm.logpdf(z).sum(-1) - (groups * np.log(tau[:, 0]) if centred else 0.0)
+
+    def observe(theta, rng):
+        line = parts(theta[None])[2][0, person]
+        return {"y": rng.poisson(np.exp(line)) if centred else rng.binomial(1, expit(line))}
+
+    def log_likelihood(draws, data):
+        line = parts(draws)[2][:, person]
+        if centred:
+            return poisson_law.logpmf(data["y"], np.exp(line)).sum(-1)
+        return bernoulli_sum(line, data["y"])
+
+    def quantities(draws):
+        _, tau, _, z = parts(draws)
+        ranked = draws[:, 0], tau[:, 0], z[:, 0], z[:, 0] * tau[:, 0], (z**2).sum(axis=1)
+        return np.column_stack(ranked)
+
+    names = "mu", "tau", "z[0]", "z[0] tau", "sum of z²"
+    return Simulator(build, prior, log_prior, observe, log_likelihood, names, quantities)
+
+
 SIMULATORS = {f.__name__: f for f in (two_likelihoods, poisson, student_scales, grouped)}
+#: Small groups, which are prepared anew for each data set: nodes belong to data.
+PERSONS = {family: partial(persons, family) for family in ("bernoulli", "poisson")}

@@ -49,7 +49,7 @@ def posterior_draws(step, rng):
     draws, full = [], 0
     for _ in range(KEPT):
         point, (stats,) = step.step(point)
-        draws.append(step.target.factorization.ravel(point))
+        draws.append(step.plan.described.factorization.ravel_values(point))
         full += stats["full_pass"]
     return np.array(draws), full / (KEPT * step.updates_per_draw)
 
@@ -63,8 +63,8 @@ def two_sided(below, above):
 class Calibration:
     """Ranks of the truth among the `KEPT` draws, shape (replications, quantities).
 
-    Quantities are the parameters, log-prior and log-likelihood. The autocorrelation is that of
-    successive draws, the largest over quantities; `full_passes` is a share of the updates.
+    Quantities are those of the simulator, log-prior and log-likelihood. The autocorrelation is that
+    of successive draws, the largest over quantities; `full_passes` is a share of the updates.
     """
 
     ranks: np.ndarray
@@ -104,18 +104,21 @@ class Calibration:
         return min(1.0, float(self.p_values.min()) * self.p_values.size)
 
 
-def calibrate(simulator, step, replications, seed, change_tables=lambda tables: tables):
-    """Draw parameters and data, sample their posterior, and rank the parameters in it."""
+def calibrate(simulator, step, replications, seed, renew=renew):
+    """Draw parameters and data, sample their posterior, and rank the parameters in it.
+
+    `renew` returns a step for other data, given the step before.
+    """
     ranks, correlations, full = [], [], []
     for k in range(replications):
         rng = np.random.default_rng([seed, k])
         truth = simulator.prior(rng)
         data = simulator.observe(truth, rng)
-        step = renew(step, data, change_tables)
+        step = renew(step, data)
         draws, full_share = posterior_draws(step, rng)
         together = np.vstack([truth, draws])
         densities = simulator.log_prior(together), simulator.log_likelihood(together, data)
-        together = np.column_stack([together, *densities])
+        together = np.column_stack([simulator.quantities(together), *densities])
         ranks.append((together[1:] < together[0]).sum(0))
         centred = together[1:] - together[1:].mean(0)
         correlations.append((centred[1:] * centred[:-1]).sum(0) / (centred**2).sum(0))

@@ -1,6 +1,7 @@
 """Simulation-based calibration: ranks and intervals over a thousand posteriors."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,13 +9,14 @@ import pytest
 from helpers.altered import with_program
 from helpers.recording import record
 from helpers.zoo import METHODS
-from law.calibration.models import SIMULATORS
+from law.calibration.models import PERSONS, SIMULATORS
 from law.calibration.replications import UPDATES, calibrate, copy_of, posterior_draws, renew
+from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.compiled.scalar_functions import LOG_PRIOR, called_by_library
 from robustness.conformance.harness import same_state
 
 SEED = 20_260_301
-MANY, SOME, FEW = 1_000, 300, 25
+MANY, MANY_GROUPS, SOME, FEW = 1_000, 400, 300, 25
 #: Chance of a false alarm per model and step, over all quantities and tests.
 LEVEL = 1e-5
 #: Most autocorrelation of successive draws, and most updates on all rows, that ranks allow.
@@ -97,20 +99,37 @@ def test_few_ranks_are_uniform_and_a_prior_counted_four_times_is_noticed(quick):
 @pytest.mark.parametrize("method", ["TunaMH", "PenaltyMH"])
 @pytest.mark.parametrize("model", SIMULATORS)
 def test_ranks_are_uniform_and_intervals_cover(built, model, method):
-    found = calibrate(*built(model, method), MANY, SEED)
-    cover = found.coverage
+    require_calibrated(calibrate(*built(model, method), MANY, SEED), model, method)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", PERSONS)
+def test_ranks_of_small_groups_are_uniform(family):
+    simulator = PERSONS[family]()
+
+    def prepare_anew(step, data):
+        model = simulator.build(**data)
+        return TunaMH(model=model, observed=["y"], blocks="groups", updates_per_draw=4)
+
+    found = calibrate(simulator, None, MANY_GROUPS, SEED, prepare_anew)
+    require_calibrated(found, f"{family} groups", "TunaMH")
+
+
+def require_calibrated(found, model, method):
+    """Record what was found, and assert that ranks are uniform."""
+    cover, many = found.coverage, f"{len(found.ranks):,}"
     worst = found.names[int(np.abs(cover - 0.9).argmax())]
     record(
         "law/calibration",
         f"{method}, {model}: ranks",
-        asked=f"uniform ranks of {', '.join(found.names)} over {MANY:,} replications: p > {LEVEL}",
+        asked=f"uniform ranks of {', '.join(found.names)} over {many} replications: p > {LEVEL}",
         measured=f"smallest p, corrected for {found.p_values.size} tests: {found.p_value:.3g}",
         seed=SEED,
     )
     record(
         "law/calibration",
         f"{method}, {model}: 90 % intervals",
-        asked=f"90 % of {MANY:,} intervals hold the truth",
+        asked=f"90 % of {many} intervals hold the truth",
         measured=f"{cover.min():.1%} to {cover.max():.1%}, farthest for {worst}",
         seed=SEED,
     )
@@ -155,7 +174,7 @@ MUTANTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutants_are_noticed(built, mutant):
-    found = calibrate(*mutant(built), SOME, SEED, MUTANTS[mutant])
+    found = calibrate(*mutant(built), SOME, SEED, partial(renew, change_tables=MUTANTS[mutant]))
     record(
         "law/calibration",
         f"mutant: {mutant.__name__.replace('_', ' ')}",
