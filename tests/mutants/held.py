@@ -12,6 +12,7 @@ class Held(NamedTuple):
 
 
 EXACTNESS = "law/exactness/test_poisson.py::test_mutant_is_not_exact"
+GROUPS = "law/exactness/test_groups.py::test_mutant_is_not_exact"
 FIGURES = "law/exactness/test_enumeration.py::test_mutant_moves_the_figure"
 POSTERIORS = "law/statistical/test_posteriors.py"
 
@@ -24,6 +25,12 @@ HELD = [
          f"{EXACTNESS}[full ratio in the second stage of all rows]"),
     Held("all rows after a violation", "a rule that looks at drawn rows",
          f"{EXACTNESS}[all rows after a violation]"),
+    Held("heavy groups drawn as well", "groups that are read at every update",
+         f"{GROUPS}[heavy groups drawn as well]"),
+    Held("nodes placed at every state", "one posterior for all positions",
+         f"{GROUPS}[nodes placed at every state]"),
+    Held("bounds of groups × 0.02", "exactness with groups as observations",
+         f"{GROUPS}[bounds x 0.02]"),
     Held("ranges × 0.5", "exactness of PoissonMH",
          "law/exactness/test_poisson_levels.py::test_mutant_is_not_exact[ranges halved]"),
     Held("finite-population correction dropped", "Barker's test",

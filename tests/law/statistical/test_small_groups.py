@@ -170,6 +170,25 @@ def test_posterior_is_that_of_nuts():
         assert abs(squares.mean() - figures_of_nuts["sd"] ** 2) < VERY_FAR * noise, name
 
 
+def test_effects_of_a_repeated_position_are_others():
+    trace = tuna("normal, weak")
+    again = np.diff(trace["tau"], axis=1) == 0.0
+    assert again.sum() > 100
+    assert not (np.diff(trace["z"], axis=1)[again] == 0.0).any()
+
+
+def test_nodes_stay_where_they_are():
+    """The posterior is one sum over nodes, wherever chains move their centre."""
+    case = CASES["normal"]._replace(size=(300, 60))
+    model = model_of(case.family, case.rows, centred=case.centred)
+    plan = TunaMH(blocks="groups", observed=["y"], model=model).plan
+    moved = plan.around(plan.reference.centre + 2.0 * plan.reference.factor.sum(axis=1))
+    for before, after in zip(
+        plan.target.group_rows.nodes, moved.target.group_rows.nodes, strict=True
+    ):
+        np.testing.assert_array_equal(before, after)
+
+
 def test_quadrature_over_effects_is_the_closed_form():
     rows, point = CASES["normal"].rows, np.array([0.1, 0.5, -0.4])
     one, other = by_nodes("normal", rows, point), in_closed_form(rows, point)
