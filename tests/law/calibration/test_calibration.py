@@ -109,7 +109,7 @@ def test_ranks_of_small_groups_are_uniform(family):
 
     def prepare_anew(step, data):
         model = simulator.build(**data)
-        return TunaMH(model=model, observed=["y"], blocks="groups", updates_per_draw=4)
+        return TunaMH(model=model, observed=["y"], blocks="groups", updates_per_draw=6)
 
     found = calibrate(simulator, None, MANY_GROUPS, SEED, prepare_anew)
     require_calibrated(found, f"{family} groups", "TunaMH")
