@@ -186,7 +186,10 @@ def _group_target(target: Target, groups: SmallGroups, nodes: Nodes, root: int) 
     reduced = without_effects(factorization, groups, root)
     functions, options = functions_of(target), target.compiled.compile_kwargs
     layout = GroupLayout.from_functions(functions, groups, factorization.size, root)
-    return GroupTarget(IntegratedModel(reduced, layout, nodes, options))
+    marginal = GroupTarget(IntegratedModel(reduced, layout, nodes, options))
+    # The prior may depend on variables of other steps.
+    marginal.source.others[:] = target.source.others
+    return marginal
 
 
 def _is_weak(target: GroupTarget, reference: Reference) -> bool:

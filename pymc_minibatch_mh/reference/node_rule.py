@@ -65,9 +65,11 @@ class GroupTarget(Target):
     def at_nodes(self, nodes: Nodes) -> "GroupTarget":
         """The same posterior at other nodes."""
         compiled = self.compiled.at_nodes(nodes)
-        return GroupTarget(
+        other = GroupTarget(
             compiled, self.taylor_order, self.inverse_temperature, covariance=self.covariance
         )
+        other.source.others[:] = self.source.others
+        return other
 
 
 def placed_nodes(law: EffectLaw, mean: np.ndarray, sd: np.ndarray, count: int) -> Nodes:

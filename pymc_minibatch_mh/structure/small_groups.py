@@ -175,6 +175,11 @@ def _as_expression(model: pm.Model, factorization: Factorization, graph: Variabl
     (graph,) = model.replace_rvs_by_values([graph])
     plain = factorization.unmapped or factorization
     (graph,) = clone_replace([graph], split_vector(plain.position, plain.blocks))
+    foreign = sorted(v.name for v in set(model.value_vars).intersection(ancestors([graph])))
+    if foreign:
+        raise NotSeparableError(
+            f"their prior depends on {foreign[0]!r}, which belongs to another step"
+        )
     leaves = {plain.position: fill_array((plain.size,), lambda k: exprs.coordinate(*k))}
     try:
         entries = np.ravel(lower_graph(exprs, graph, leaves))
