@@ -363,7 +363,7 @@ def _explain_step(
         drawn_from=(step.plan.n_rows, step.plan.units),
         terms=subsampled_terms(parts, target.compiled.why_graph),
         others=not_subsampled(model, parts, tuple(step.program.slices.steps)),
-        coordinates=reparametrized_variables(parts),
+        coordinates=reparametrized_variables(step.target.factorization),
         taylor_order=target.taylor_order,
         order_reason=_explain_order(step, parts),
         centre=step.plan.describe_centre(),

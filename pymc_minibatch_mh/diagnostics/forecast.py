@@ -319,6 +319,8 @@ def summarize_pilots(
     ess = float(effective.min())
     per_draw = seconds + RECORDING if others else pilots.seconds_in_blocks
     warm_up = pilots.seconds_in_warm_up if tune else per_draw
+    effects = step.plan.seconds_of_effects
+    stored = per_draw + effects
     return Forecast(
         draws=draws,
         tune=tune,
@@ -331,9 +333,9 @@ def summarize_pilots(
         microseconds_per_update=1e6 * seconds / updates,
         ess=ess,
         worst=pilots.names[int(effective.argmin())],
-        ess_per_second=ess / (draws * (seconds + RECORDING)),
-        ess_per_second_in_blocks=0.0 if others else ess / (draws * pilots.seconds_in_blocks),
-        seconds=WARM_UP * warm_up + EFFECTIVE * per_draw * draws / max(ess, 1e-9),
+        ess_per_second=ess / (draws * (seconds + RECORDING + effects)),
+        ess_per_second_in_blocks=0.0 if others else ess / (draws * stored),
+        seconds=WARM_UP * warm_up + EFFECTIVE * stored * draws / max(ess, 1e-9),
         memory=memory_of(step),
         preparation_seconds=preparation_seconds,
         constant_variables=others,

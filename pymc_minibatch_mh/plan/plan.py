@@ -261,6 +261,11 @@ class Plan(ABC):
         return replace(self, target=target, requirements=requirements)
 
     @property
+    def seconds_of_effects(self) -> float:
+        """Time to draw all effects that are integrated out for one stored draw; 0 without them."""
+        return 0.0
+
+    @property
     def described(self) -> Target:
         """Posterior of all variables, which reports describe."""
         return self.target

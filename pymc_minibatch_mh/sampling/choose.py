@@ -69,6 +69,9 @@ class Choice:
         # A chain without accepted proposals is slow; its exact speed is unknown.
         speed = max(found.ess_per_second_in_blocks, 1e-9)
         seconds = tune * found.ess / (found.draws * speed) + EFFECTIVE / (speed * threads)
+        # Effects are drawn by all threads, for stored draws only.
+        stored = EFFECTIVE * found.draws / max(found.ess, 1e-9)
+        seconds += plan.seconds_of_effects * (stored * (1.0 - 1.0 / threads) - tune)
         seconds = max(seconds, 0.1)  # Minimum time of a call, even with the fastest draws.
         return (
             f"{type(self.step).__name__} ({guarantee}): {rows} of {plan.n_rows:,} {plan.units} a "

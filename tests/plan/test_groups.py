@@ -79,10 +79,39 @@ def test_the_coordinate_of_a_weak_scale_is_its_square(tau, root):
     assert (plan.tables.squared >= 0) is (root == 2)
 
 
-def test_explain_counts_groups(step):
-    told = str(explain(step, nuts=False))
-    assert "groups a draw" in told
-    assert "of 300" in told
+def test_explain_counts_groups_and_the_time_of_their_effects(step, monkeypatch):
+    told = explain(step, nuts=False)
+    assert "groups a draw" in str(told)
+    assert "of 300" in str(told)
+    assert [one.name for one in told.coordinates] == ["tau"]
+    # A stored draw has all effects.
+    monkeypatch.setitem(step.plan.__dict__, "seconds_of_effects", 10.0)
+    longer = explain(step, nuts=False).forecast
+    assert longer.seconds > 10.0 * 1_000
+    assert longer.ess_per_second_in_blocks < 0.2
+
+
+@pytest.mark.parametrize("other", ["tau", "mu"])
+def test_effects_whose_prior_belongs_to_another_step_are_not_integrated_out(model, other, caplog):
+    caplog.set_level("INFO", logger="pymc")
+    own = [rv for rv in model.free_RVs if rv.name != other]
+    plan = TunaMH(own, model=model).plan
+    assert not isinstance(plan, GroupsPlan)
+    assert "which belongs to another step" in caplog.text
+
+
+def test_values_of_other_steps_reach_the_prior():
+    with panel() as model:
+        sharp = pm.Bernoulli("sharp", 0.5)
+        pm.Potential(
+            "near", pm.logp(pm.Normal.dist(0, pm.math.switch(sharp, 0.01, 9.0)), model["slope"])
+        )
+    own = [rv for rv in model.free_RVs if rv.name != "sharp"]
+    for value in (0, 1):
+        point = {**model.initial_point(), "sharp": np.array(value)}
+        plan = TunaMH(own, model=model, initial_point=point).plan
+        assert isinstance(plan, GroupsPlan)
+        assert (abs(plan.reference.centre[1]) < 0.1) == (value == 1)
 
 
 def test_a_file_is_refused_by_name(step, tmp_path):
