@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.published.ranges import Ranges as Ranges
     from pymc_minibatch_mh.published.tuna_paper import TunaPaperMH as TunaPaperMH
     from pymc_minibatch_mh.sampling.driver import sample as sample
-    from pymc_minibatch_mh.sampling.effects import draw_effects as draw_effects
     from pymc_minibatch_mh.sampling.initial_points import (
         overdispersed_initvals as overdispersed_initvals,
     )
+    from pymc_minibatch_mh.sampling.later_effects import draw_effects as draw_effects
     from pymc_minibatch_mh.steps.austere import AustereMH as AustereMH
     from pymc_minibatch_mh.steps.barker import BarkerMinibatchMH as BarkerMinibatchMH
     from pymc_minibatch_mh.steps.confidence import ConfidenceMH as ConfidenceMH
@@ -78,7 +78,7 @@ _ON_FIRST_USE = {
     "TunaMH": "steps.tuna",
     "TunaPaperMH": "published.tuna_paper",
     "audit": "diagnostics.audit",
-    "draw_effects": "sampling.effects",
+    "draw_effects": "sampling.later_effects",
     "explain": "diagnostics.explain",
     "factorize": "model.factorization",
     "log_likelihood": "diagnostics.predictive",

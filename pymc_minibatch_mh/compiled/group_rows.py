@@ -93,12 +93,8 @@ class GroupLayout:
     @property
     def is_read(self) -> np.ndarray:
         """Whether groups depend on a coordinate, shape (d,)."""
-        is_read = self.location != 0.0
-        is_read[self.scale_at] = True
-        is_read[[k for k in read_coordinates(predictor_forms(self.functions)) if k < self.size]] = (
-            True
-        )
-        return is_read
+        read = read_coordinates(predictor_forms(self.functions)) | {self.scale_at}
+        return (self.location != 0.0) | np.isin(np.arange(self.size), list(read))
 
     def record(self, nodes: Nodes, terms: LaidOut, order: int) -> GroupRecord:
         """C record with some nodes, and with terms that have compiled functions."""

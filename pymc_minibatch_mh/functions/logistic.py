@@ -29,7 +29,7 @@ def softplus_at(x):
 @compile_by_numba(inlined=True)
 def quick_softplus_at(x):
     """Function log(1 + exp(x)) without branches."""
-    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+    return softplus_at(x)
 
 
 @compile_by_numba()

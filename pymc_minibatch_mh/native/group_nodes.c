@@ -206,8 +206,7 @@ static mh_status sum_nodes(node_sums *sums, int64_t g, const double *theta, int6
 }
 
 /* Add value, gradient and Hessian of a group: E F' and E F'' + Cov F'. */
-static void add_nodes(const mh_nodes *nodes, double *sums,
-                      double *hessian, double *mean)
+static void add_nodes(const mh_nodes *nodes, double *sums, double *hessian, double *mean)
 {
     const int64_t size = nodes->size;
     mh_fill(mean, size, 0.0);
@@ -257,7 +256,6 @@ mh_status mh_values_of_nodes(const mh_groups *groups, const double *theta,
     }
     return MH_OK;
 }
-
 
 /* ---- Bounds: see over_nodes.c. ---- */
 

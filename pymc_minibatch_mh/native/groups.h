@@ -36,11 +36,4 @@ static inline const double *mh_line(const mh_row_block *block, int64_t i)
 }
 
 static inline int64_t mh_width_of_slopes(int64_t m) { return 1 + m + m * (m + 1) / 2; }
-
-/* Index of a second derivative in the outputs of a row: value, gradient, Hessian. */
-static inline int64_t mh_second(int64_t m, int64_t a, int64_t b)
-{
-    const int64_t low = mh_min(a, b), high = mh_max(a, b);
-    return 1 + m + low * m - low * (low - 1) / 2 + high - low;
-}
 #endif

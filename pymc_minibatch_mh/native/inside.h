@@ -35,6 +35,13 @@ static inline void mh_fill(double *to, int64_t n, double value)
         to[i] = value;
 }
 
+/* Index of a second derivative in the outputs of a row: value, gradient, Hessian. */
+static inline int64_t mh_second(int64_t m, int64_t a, int64_t b)
+{
+    const int64_t low = mh_min(a, b), high = mh_max(a, b);
+    return 1 + m + low * m - low * (low - 1) / 2 + high - low;
+}
+
 /* Bisection: `low` becomes the last index before `high` at which the condition on `middle` holds; it
  * must hold at all indices before that. */
 #define MH_BISECT(low, high, condition)                                                            \

@@ -92,13 +92,6 @@ typedef struct sums_of_term {
     double *weights; /* derivatives of a block in one or two linear predictors, (most,) */
 } sums_of_term;
 
-/* Index of a second derivative in the outputs of a row: value, gradient, Hessian. */
-static int64_t second(int64_t m, int64_t a, int64_t b)
-{
-    const int64_t low = mh_min(a, b), high = mh_max(a, b);
-    return 1 + m + low * m - low * (low - 1) / 2 + high - low;
-}
-
 static int64_t start_of(const mh_term *term, int64_t a)
 {
     return a > 0 ? term->fixed_ends[a - 1] : 0;
@@ -139,7 +132,7 @@ static void add_chosen(const block *read, const double *slopes, int64_t i, doubl
     for (int64_t g = 0; g < n_chosen; g++) {
         const int64_t p = places[g], a = term->chosen_arguments[g];
         for (int64_t b = 0; b < m; b++) {
-            const double slope = chosen[g] * slopes[second(m, a, b)];
+            const double slope = chosen[g] * slopes[mh_second(m, a, b)];
             for (int64_t j = start_of(term, b); j < term->fixed_ends[b]; j++) {
                 const int64_t q = term->fixed_coordinates[j];
                 hessian[p * size + q] += slope * fixed[j];
@@ -147,7 +140,7 @@ static void add_chosen(const block *read, const double *slopes, int64_t i, doubl
             }
         }
         for (int64_t h = 0; h < n_chosen; h++) {
-            const double slope = chosen[g] * slopes[second(m, a, term->chosen_arguments[h])];
+            const double slope = chosen[g] * slopes[mh_second(m, a, term->chosen_arguments[h])];
             hessian[p * size + places[h]] += slope * chosen[h];
         }
     }
@@ -159,7 +152,7 @@ static void add_hessian(const block *read, int64_t width, int64_t n, const sums_
     const int64_t m = term->n_arguments;
     for (int64_t a = 0; a < m; a++)
         for (int64_t b = 0; b <= a; b++) {
-            copy_column(read->outputs + second(m, a, b), width, n, out->weights);
+            copy_column(read->outputs + mh_second(m, a, b), width, n, out->weights);
             mh_add_products(read->forms.fixed, term->n_fixed, out->weights, n, start_of(term, a),
                             term->fixed_ends[a], start_of(term, b), term->fixed_ends[b],
                             out->products);

@@ -185,9 +185,9 @@ class SharedSettings(ReadingSettings):
         groups are the observations, and stored draws have exact draws of the effects. True accepts
         effects one at a time, each from the observations of its own group; False proposes all
         parameters jointly. "auto", for 200 effects or more, uses "groups" if a row's group has at
-        most 70 rows on average, else True; both need effects that an index of the data chooses, a
-        prior that is a sum over them, and derived bounds. See :mod:`pymc_minibatch_mh.plan.groups`
-        and :mod:`pymc_minibatch_mh.native.elements`.
+        most 70 rows on average, else True. Both need effects that an index of the data chooses, and
+        a prior that is a sum over them; True also needs derived bounds. See
+        :mod:`pymc_minibatch_mh.plan.groups` and :mod:`pymc_minibatch_mh.native.elements`.
     proposal : Proposal or "auto"
         Such as :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
     temperature : float or list of (draw, float)
