@@ -15,7 +15,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
@@ -31,6 +30,7 @@ from pymc_minibatch_mh.reference.node_rule import (
     GROUPS_IN_TASK,
     GroupTarget,
     placed_at,
+    standard_nodes,
     values_at_nodes,
 )
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
@@ -141,7 +141,7 @@ class _Cells:
 
     def __init__(self, target: GroupTarget, position: Array) -> None:
         z, self._law = target.group_rows.nodes.z, target.compiled.layout.groups.law
-        sd = np.ptp(z, axis=1) / np.ptp(hermegauss(z.shape[1])[0])
+        sd = np.ptp(z, axis=1) / np.ptp(standard_nodes(self._law, z.shape[1])[0])
         target, self._mean, self._sd = placed_at(target, position, sd)
         self._nearest = max(MIN_END, 3.0 * math.sqrt(self._law.shape))
         self._reach = np.full((self._mean.size, 2), self._nearest)

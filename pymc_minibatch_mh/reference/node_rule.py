@@ -2,14 +2,15 @@
 
 With nodes z = m + s x, x the Gauss-Hermite nodes of N(0, 1), and m and s the mean and standard
 deviation of a group's effect at the mode, the weights are w √(2π) s exp(x²/2) times the density of
-z. The nodes stay where they are: the sum is the same function everywhere.
+z. The nodes stay where they are: the sum is the same function everywhere. Many nodes for Student's
+t, whose tails no polynomial fits, are equally spaced in u of x = a sinh(u); ends have its tails.
 """
 
 from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
-from scipy.special import logsumexp
+from scipy.special import logsumexp, stdtr
 
 from pymc_minibatch_mh.compiled.group_rows import GroupRows, Nodes
 from pymc_minibatch_mh.compiled.integrated_model import IntegratedModel
@@ -21,7 +22,10 @@ from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 from pymc_minibatch_mh.structure.small_groups import EffectLaw
 
 #: Numbers of nodes that are tried; number before they are chosen; number for exact integrals.
-COUNTS, FIRST_COUNT, EXACT_COUNT = (7, 9, 11, 13, 15, 21, 31), 15, 41
+COUNTS, FIRST_COUNT, EXACT_COUNT = (7, 9, 11, 13, 15, 21, 31, 41), 15, 61
+#: Number of nodes from which those of Student's t are stretched: a of x = a sinh(u), and the range
+#: of u over the root of their number, for the smallest errors by 31 to 41 nodes.
+STRETCHED, WIDENED, REACH = 31, 1.4, 0.55
 #: Maximum sd over the posterior of the error of the log-likelihood: what is asked for, and beyond
 #: which there are no nodes; number of positions for it; number of groups that propose a number.
 MAX_ERROR, MAX_LAST_ERROR, ERROR_POINTS, SOME_GROUPS = 1e-6, 0.01, 5, 1_000
@@ -72,11 +76,28 @@ class GroupTarget(Target):
         return other
 
 
+def _is_stretched(law: EffectLaw, count: int) -> bool:
+    return law.name == "t" and count >= STRETCHED
+
+
+def standard_nodes(law: EffectLaw, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes x, and logarithms of their weights in integrals over x."""
+    if _is_stretched(law, count):
+        end = REACH * np.sqrt(count)
+        u, step = np.linspace(-end, end, count, retstep=True)
+        return WIDENED * np.sinh(u), np.log(WIDENED * step * np.cosh(u))
+    x, weights = hermegauss(count)
+    return x, np.log(weights) + 0.5 * x**2
+
+
 def placed_nodes(law: EffectLaw, mean: np.ndarray, sd: np.ndarray, count: int) -> Nodes:
     """Nodes of groups whose effects have a mean and a standard deviation, shape (groups,) each."""
-    x, weights = hermegauss(count)
+    x, log_weights = standard_nodes(law, count)
     z = mean[:, None] + sd[:, None] * x
-    log_weights = np.log(weights) + 0.5 * x**2 + np.log(sd)[:, None] + law.log_density(z)
+    log_weights = log_weights + np.log(sd)[:, None] + law.log_density(z)
+    if _is_stretched(law, count):
+        tails = stdtr(law.shape, z[:, [0, -1]] * [1.0, -1.0])
+        log_weights[:, [0, -1]] = np.logaddexp(log_weights[:, [0, -1]] - np.log(2.0), np.log(tails))
     return Nodes(np.ascontiguousarray(z), np.ascontiguousarray(log_weights))
 
 
