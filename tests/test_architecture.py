@@ -16,8 +16,8 @@ AS_IN_PYMC = {"sampling/driver.py: sample"}
 AS_IN_C = {"steps/custom.py: decide_batch"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 594, "native": 1_217, "data": 2_105, "functions": 2_485, "expressions": 3_037,
-    "model": 3_689, "structure": 1_680, "reparametrize": 1_134, "compiled": 2_199,
+    "(top)": 594, "native": 1_217, "data": 2_105, "functions": 2_485, "expressions": 3_184,
+    "model": 3_689, "structure": 1_680, "reparametrize": 1_136, "compiled": 2_199,
     "proposals": 1_235, "reference": 4_188, "bounds": 3_288, "plan": 2_333, "samplers": 401,
     "chain": 1_095, "steps": 2_822, "published": 1_062, "sampling": 2_254, "diagnostics": 3_553,
 }  # fmt: skip
@@ -40,7 +40,7 @@ ARROWS = {
     "expressions": {"functions"},
     "model": {"data", "errors", "functions", "progress"},
     "structure": {"data", "errors", "expressions", "functions", "model"},
-    "reparametrize": {"errors", "expressions", "functions", "model", "structure"},
+    "reparametrize": {"data", "errors", "expressions", "functions", "model", "structure"},
     "compiled": {
         "data", "errors", "expressions", "functions", "model", "native", "structure", "threads",
     },

@@ -51,7 +51,7 @@ from pymc_minibatch_mh.expressions.graph import (
     Gather,
     LoweringError,
 )
-from pymc_minibatch_mh.expressions.lower import fill_array, lower_graph
+from pymc_minibatch_mh.expressions.lower import lower_graph
 from pymc_minibatch_mh.expressions.patterns import evaluate_exprs, operands_first, with_affines
 from pymc_minibatch_mh.functions.base import Function
 from pymc_minibatch_mh.model.constant_data import AS_SAMPLED
@@ -233,8 +233,7 @@ def _prior_expression(exprs: ExprGraph, factorization: Factorization) -> Expr:
     above = list(ancestors([prior]))
     if factorization.other_values in above or not all(map(_is_small, above)):
         raise LoweringError(factorization.prior.owner_op, "is not small")
-    position = fill_array((factorization.size,), lambda k: exprs.coordinate(*k))
-    (root,) = np.ravel(lower_graph(exprs, prior, {factorization.position: position}))
+    (root,) = np.ravel(lower_graph(exprs, prior, factorization.position))
     return with_affines(exprs, root, partial(_as_argument, exprs))
 
 

@@ -5,8 +5,9 @@ proved independent before. That proof does not cover parameters common to all ob
 prior part: their operations are checked only here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -37,30 +38,43 @@ from pymc_minibatch_mh.expressions.graph import (
     LoweringError,
     require_lowerable,
 )
+from pymc_minibatch_mh.expressions.long_vectors import LongVectors
 from pymc_minibatch_mh.expressions.rules import apply_operation
 
 #: An array of expressions.
 Tensor = np.ndarray
 Tensors = Sequence[Tensor]
-Leaves = dict[Variable, Tensor]
+Leaves = Mapping[Variable, Tensor]
 
 
-def lower_graph(exprs: ExprGraph, graph: Variable, leaves: Leaves) -> Tensor:
-    """Lower a graph to expressions; `leaves` are the position, minibatches and their length."""
-    known = {**leaves, **_known_shapes(exprs, graph, leaves)}
+def lower_graph(
+    exprs: ExprGraph, graph: Variable, position: Variable, leaves: Leaves = MappingProxyType({})
+) -> Tensor:
+    """Lower a graph of the position to expressions; `leaves` are minibatches and their length."""
+    known: dict[Variable, Tensor] = {**leaves, **_known_shapes(exprs, graph, leaves)}
 
     def value_of(variable: Variable) -> Tensor:
-        if variable not in known and isinstance(variable, GraphConstant):
+        if variable is position and variable not in known:
+            known[variable] = fill_array(position.type.shape, lambda k: exprs.coordinate(*k))
+        elif variable not in known and isinstance(variable, GraphConstant):
             known[variable] = constant_exprs(exprs, variable.data)
         return known[variable]
 
+    def lower(variable: Variable) -> Tensor:
+        for node in toposort([variable], blockers=list(known)):
+            inputs = [value_of(x) for x in node.inputs if hasattr(x.type, "dtype")]
+            results = lower_node(node.op, node, inputs, exprs)
+            outputs = (results,) if isinstance(results, Tensor) else results
+            require_lowerable(len(outputs) == len(node.outputs), node.op)
+            known.update(zip(node.outputs, outputs, strict=True))
+        return value_of(variable)
+
+    vectors = LongVectors(exprs, position, lower)
     for node in toposort([graph], blockers=list(known)):
-        inputs = [value_of(x) for x in node.inputs if hasattr(x.type, "dtype")]
-        results = lower_node(node.op, node, inputs, exprs)
-        outputs = (results,) if isinstance(results, Tensor) else results
-        require_lowerable(len(outputs) == len(node.outputs), node.op)
-        known.update(zip(node.outputs, outputs, strict=True))
-    return value_of(graph)
+        entries = vectors.select(node)
+        if entries is not None:
+            known[node.outputs[0]] = entries
+    return lower(graph)
 
 
 def _known_shapes(exprs: ExprGraph, graph: Variable, leaves: Leaves) -> Leaves:

@@ -42,4 +42,5 @@ def _graph_of_values(position: Variable, maps: Sequence[Bijection]) -> Variable:
         order[places] = n_entries + np.arange(places.size)
         entries.append(graph)
         n_entries += places.size
-    return pt.concatenate(entries)[order]
+    # As a constant: PyTensor goes through an index array number by number.
+    return pt.concatenate(entries)[pt.constant(order)]

@@ -20,6 +20,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
+from pymc_minibatch_mh.data.source import consecutive_slice
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import coordinates_at
 from pymc_minibatch_mh.model.bijection import Bijection, IndexedValues
@@ -83,7 +84,7 @@ class NonCentred(Bijection):
         """Solution z of B z = α - a, by forward substitution."""
         z: list[Any] = []
         for row, places, location in self._rows_at(position):
-            right = position[places] - location
+            right = position[consecutive_slice(places)] - location
             for entry, known in zip(row[:-1], z, strict=True):
                 right = right - entry * known
             z.append(right / row[-1])

@@ -98,7 +98,8 @@ def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
     exprs = ExprGraph()
     exprs.logs = frozenset(factorization.boundary)
     try:
-        (root,) = np.ravel(lower_graph(exprs, term.logp, _graph_leaves(exprs, term, factorization)))
+        leaves = _batch_leaves(exprs, term)
+        (root,) = np.ravel(lower_graph(exprs, term.logp, factorization.position, leaves))
     except LoweringError as error:
         raise BoundsError(
             f"{term.name!r} goes through {operation_name(error.op)}, which {error.why}, so no "
@@ -141,11 +142,8 @@ def _require_few(exprs: ExprGraph, name: str, root: Expr, n_arguments: int) -> N
         )
 
 
-def _graph_leaves(exprs: ExprGraph, term: Likelihood, factorization: Factorization) -> Leaves:
-    leaves = {
-        factorization.position: fill_array((factorization.size,), lambda k: exprs.coordinate(*k)),
-        term.length: constant_exprs(exprs, np.int64(1)),
-    }
+def _batch_leaves(exprs: ExprGraph, term: Likelihood) -> Leaves:
+    leaves = {term.length: constant_exprs(exprs, np.int64(1))}
     for number, (column, batch) in enumerate(term.batches):
         entry = partial(exprs.data, number, dtype=np.dtype(batch.type.dtype))
         leaves[batch] = fill_array(column.row_shape, entry)[np.newaxis]

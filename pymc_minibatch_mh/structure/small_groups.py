@@ -25,7 +25,7 @@ from pymc_minibatch_mh.expressions.graph import (
     Gather,
     LoweringError,
 )
-from pymc_minibatch_mh.expressions.lower import fill_array, lower_graph
+from pymc_minibatch_mh.expressions.lower import lower_graph
 from pymc_minibatch_mh.model.bijection import Bijection
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.layout import Block, split_vector
@@ -180,9 +180,8 @@ def _as_expression(model: pm.Model, factorization: Factorization, graph: Variabl
         raise NotSeparableError(
             f"their prior depends on {foreign[0]!r}, which belongs to another step"
         )
-    leaves = {plain.position: fill_array((plain.size,), lambda k: exprs.coordinate(*k))}
     try:
-        entries = np.ravel(lower_graph(exprs, graph, leaves))
+        entries = np.ravel(lower_graph(exprs, graph, plain.position))
     except LoweringError as error:
         raise NotSeparableError(f"{name!r} is not a simple function of parameters") from error
     if any(entry is not entries[0] for entry in entries):

@@ -13,7 +13,7 @@ from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 import pymc_minibatch_mh.structure.row_function  # noqa: F401 - registers all rules
 from expressions.values import operations, value_of
 from model.evaluation import function_of
-from pymc_minibatch_mh.expressions import linalg, lower
+from pymc_minibatch_mh.expressions import linalg, long_vectors, lower
 from pymc_minibatch_mh.expressions.graph import ExprGraph, LoweringError
 
 RNG = np.random.default_rng(31)
@@ -37,13 +37,12 @@ numbers = pt.arange(length)
 def taken_apart(graph):
     """Return the expressions of a batch of one row."""
     exprs = ExprGraph()
-    position = np.array([exprs.coordinate(k) for k in range(6)], dtype=object)
-    leaves = {theta: position, length: lower.constant_exprs(exprs, 1)}
+    leaves = {length: lower.constant_exprs(exprs, 1)}
     for number, batch in enumerate((rows, chosen, many)):
         width, dtype = batch.type.shape[1], np.dtype(batch.dtype)
         entries = [exprs.data(number, (k,), dtype) for k in range(width)]
         leaves[batch] = np.array([entries], dtype=object)
-    return lower.lower_graph(exprs, graph, leaves)
+    return lower.lower_graph(exprs, graph, theta, leaves)
 
 
 def is_right(graph):
@@ -165,6 +164,34 @@ GRAPHS = {
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_tensor_is_taken_apart_rightly(name):
     assert is_right(GRAPHS[name]())
+
+
+moved = pt.concatenate([theta, (theta[3:] - theta[0]) / pt.exp(theta[1])])
+LONG = {
+    "numbers": lambda: pt.constant([3.0, 5.0, 4.0])[chosen[:, 0]] * theta[0],
+    "equal numbers": lambda: pt.constant([3.0, 3.0, 3.0])[chosen[:, 0]] * theta[0],
+    "function": lambda: (theta[0] + pt.exp(theta[1]) * theta[3:])[chosen[:, 1]],
+    "consecutive entries": lambda: moved[pt.constant([0, 6, 7, 8])][1:][chosen[:, 1]],
+    "entries in another order": lambda: moved[pt.constant([7, 6, 8])][chosen[:, 1]],
+    "entries of two parts": lambda: moved[4:7][chosen[:, 0]],
+    "single entries": lambda: moved[7] * moved[pt.constant([8, 1, 2])][0] + rows[:, 0],
+}
+
+
+@pytest.mark.parametrize("name", [*GRAPHS, *LONG])
+def test_entries_of_long_vectors_are_those_of_lowered_ones(name, monkeypatch):
+    monkeypatch.setattr(long_vectors, "MIN_ENTRIES", 2)
+    assert is_right((GRAPHS | LONG)[name]())
+
+
+def test_a_long_vector_has_one_expression():
+    exprs, position = ExprGraph(), pt.vector("position", shape=(1_000_000,))
+    values = pt.concatenate([position, position[1:] * pt.exp(position[0])])
+    graph = values[pt.constant(np.arange(1_000_000, 1_999_999))][chosen[:, 0]]
+    leaves = {chosen: np.array([[exprs.data(0, (k,), np.dtype("int64")) for k in range(2)]])}
+    (entry,) = lower.lower_graph(exprs, graph, position, leaves)
+    assert not entry.is_data
+    assert len(exprs._known) < 30
 
 
 # Batches have been proved to keep rows apart: what is refused is what no expression can say.

@@ -34,8 +34,7 @@ scale = pt.exp(theta[2])
 def expression(graph):
     """Return a graph of theta as an expression, and the graph of expressions."""
     exprs = ExprGraph()
-    position = np.array([exprs.coordinate(k) for k in range(4)], dtype=object)
-    return exprs, np.ravel(lower_graph(exprs, with_double_constants(graph), {theta: position}))
+    return exprs, np.ravel(lower_graph(exprs, with_double_constants(graph), theta))
 
 
 def of_error_functions(x, y):
