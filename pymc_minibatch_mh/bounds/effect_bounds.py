@@ -28,6 +28,7 @@ from pymc_minibatch_mh.native.posterior import Reference, whitened_norm
 from pymc_minibatch_mh.reference.full_data import CHUNK, on_all_cores
 from pymc_minibatch_mh.reference.node_rule import (
     GROUPS_IN_TASK,
+    EffectMoments,
     GroupTarget,
     placed_at,
     standard_nodes,
@@ -127,7 +128,7 @@ def _bounds_of(target: GroupTarget, around: "_RowsAround", whitener: Array) -> E
             bounds = around.bounds(cells.ends())
     unbounded = np.flatnonzero(~(bounds[0] < np.inf).all(axis=1))
     if unbounded.size:
-        name = target.compiled.layout.groups.factor.name
+        name = target.compiled.layout.groups.name
         raise BoundsError(
             f"the effects of {name!r} cannot be drawn exactly, because rows of group "
             f"{unbounded[0]} have second derivatives without a known bound. Sample with "
@@ -141,13 +142,15 @@ class _Cells:
 
     def __init__(self, target: GroupTarget, position: Array) -> None:
         z, self._law = target.group_rows.nodes.z, target.compiled.layout.groups.law
-        sd = np.ptp(z, axis=1) / np.ptp(standard_nodes(self._law, z.shape[1])[0])
-        target, self._mean, self._sd = placed_at(target, position, sd)
+        sd = np.ptp(z, axis=2) / np.ptp(standard_nodes(self._law, z.shape[2])[0])
+        before = EffectMoments(z.mean(axis=2), sd[:, :, None])
+        target, moments = placed_at(target, position, before)
+        self._mean, self._sd = moments.mean[:, 0], moments.factor[:, 0, 0]
         self._nearest = max(MIN_END, 3.0 * math.sqrt(self._law.shape))
         self._reach = np.full((self._mean.size, 2), self._nearest)
         rows = target.group_rows
         values = values_at_nodes(rows, position) - rows.nodes.log_weights
-        self._peaks = (values + self._density(rows.nodes.z)).max(axis=1, keepdims=True)
+        self._peaks = (values + self._density(rows.nodes.z[:, 0])).max(axis=1, keepdims=True)
 
     def _density(self, z: Array) -> Array:
         """Log-density of the law less its value at 0."""
@@ -198,13 +201,15 @@ class _RowsAround:
     def __init__(self, rows: GroupRows, centre: Array, factor: Array, radius: float) -> None:
         self._layout, self.centre, self.radius = rows.layout, centre, radius
         zeros = np.zeros((rows.layout.groups.n_groups, 1))
-        self._record = rows.at_nodes(Nodes(zeros, zeros)).record()
+        self._record = rows.at_nodes(Nodes(zeros[:, None], zeros)).record()
         self._factor = np.ascontiguousarray(factor)
-        scale, spread, root = rows.layout.scale_at, rows.layout.groups.spread, rows.layout.root
-        reach = radius * np.linalg.norm(factor[scale])
-        low, high = np.maximum([centre[scale] - reach, centre[scale] + reach], 0.0)
+        (scale,) = rows.layout.scales
+        ends = np.array([centre, centre])
+        ends[:, scale.coordinate] += np.array([-radius, radius]) * np.linalg.norm(
+            factor[scale.coordinate]
+        )
         #: Scales τ of the effects.
-        self.scales = Interval.rounded(spread * low ** (1 / root), spread * high ** (1 / root))
+        self.scales = Interval.rounded(*scale.value_at(np.maximum(ends, 0.0)))
 
     def bounds(self, ends: Array) -> tuple[Array, Array, Array]:
         """Curvatures, slopes and ceilings of all groups."""

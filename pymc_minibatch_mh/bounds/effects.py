@@ -55,7 +55,7 @@ def draw_effects(
     rng: np.random.Generator,
     bounds: EffectBounds | None = None,
 ) -> Array:
-    """Draw all standardised effects z given a position exactly, shape (groups,).
+    """Draw all standardised effects z given a position exactly, shape (groups, q).
 
     Ranges of groups have generators of their own, so that draws do not depend on the number of
     threads. `bounds` are used if they are needed and hold at the position; else others are
@@ -77,15 +77,15 @@ def draw_and_count(
         LaidOut("mh_effect_law", _law_at(target, position, bounds)),
     )
     starts = range(0, groups.n_groups, GROUPS_IN_TASK)
-    z, counts = np.empty(groups.n_groups), np.zeros((len(starts), 2), dtype=np.int64)
+    z, counts = np.empty(groups.coordinates.shape), np.zeros((len(starts), 2), dtype=np.int64)
 
     def draw_range(task: tuple[int, int, np.random.Generator]) -> None:
         k, first, generator = task
         part = z[first : first + GROUPS_IN_TASK]
-        arguments = position, first, first + part.size, GeneratorRecord(generator), part, counts[k]
+        arguments = position, first, first + len(part), GeneratorRecord(generator), part, counts[k]
         if function("mh_draw_effects")(*records, *arguments) != Status.OK:
             raise BoundsError(
-                f"the effect of group {first + counts[k, 0]} of {groups.factor.name!r} cannot be "
+                f"the effect of group {first + counts[k, 0]} of {groups.name!r} cannot be "
                 "drawn exactly, because its density has no known bound. Sample with blocks=True, "
                 "or with effects=False."
             )
@@ -103,7 +103,7 @@ def _law_at(target: GroupTarget, position: Array, bounds: EffectBounds | None) -
         return record
     if bounds is None or not bounds.hold_at(position):
         bounds = bounds_at(target, position)
-    (tau,) = _scales_at(target, position[None])
+    (tau,) = (scale.value_at(position) for scale in target.compiled.layout.scales)
     # Slack of outward rounding must not count as a slope that is not inward.
     slopes = np.where(np.abs(bounds.slopes) < UNDERFLOW, 0.0, tau * bounds.slopes)
     return record._replace(
@@ -127,20 +127,22 @@ def _curvatures_of(law: EffectLaw, ends: Array) -> Array | float:
     return bend + RELATIVE * np.abs(bend)
 
 
-def effect_values(target: GroupTarget, positions: Array, z: Array) -> Array:
-    """Values of the model's own variable at draws, shape (n, groups), from standardised effects.
+def effect_values(target: GroupTarget, positions: Array, z: Array) -> dict[str, Array]:
+    """Values of the model's own variables at draws, from standardised effects: name -> value.
 
-    `positions` has shape (n, d), and `z` (n, groups).
+    `positions` has shape (n, d), and `z` (n, groups, q).
     """
-    layout = target.compiled.layout
-    groups = layout.groups
-    if groups.width > 0.0:
-        return groups.shift + groups.width * z
-    locations = positions @ layout.location + groups.offset
-    return locations[:, None] + _scales_at(target, positions)[:, None] * z
-
-
-def _scales_at(target: GroupTarget, positions: Array) -> Array:
-    """Scales τ of the effects, shape (n,)."""
-    layout = target.compiled.layout
-    return layout.groups.spread * positions[:, layout.scale_at] ** (1.0 / layout.root)
+    layout, values = target.compiled.layout, np.empty(z.shape)
+    for k, effect in enumerate(layout.groups.effects):
+        if effect.width > 0.0:
+            values[:, :, k] = effect.width * z[:, :, k]
+            continue
+        values[:, :, k] = (positions @ layout.location[k] + effect.offset)[:, None]
+        for scale in layout.scales:
+            if scale.row == k:
+                values[:, :, k] += scale.value_at(positions)[:, None] * z[:, :, scale.column]
+    coordinates = layout.groups.coordinates
+    flat = np.empty((len(z), coordinates.max() + 1))
+    flat[:, coordinates] = values
+    blocks = layout.groups.blocks
+    return {b.name: flat[:, b.start : b.stop].reshape(-1, *b.shape) for b in blocks}

@@ -52,13 +52,16 @@ class NodeBoundsPass:
         self._rows, self._reference = rows, reference
         # Bounds hold in the scale itself, in which predictors are linear, also if the coordinate is
         # its square x: the root has the derivative 1/(2 √x).
-        self._record, k = rows.record(root=1), rows.layout.scale_at
+        self._record = rows.record_of_scales()
         self._centre, self._factor = reference.centre.copy(), reference.factor.copy()
         self._unit: np.ndarray | None = None
-        if rows.layout.root == 2:
-            self._centre[k] = np.sqrt(reference.centre[k])
-            self._factor[k] /= 2.0 * self._centre[k]
-            self._unit = 2.0 * self._centre[k] * reference.whitener[:, k]
+        self._squared = -1
+        for scale in rows.layout.scales:
+            if scale.root == 2:
+                k = self._squared = scale.coordinate
+                self._centre[k] = np.sqrt(reference.centre[k])
+                self._factor[k] /= 2.0 * self._centre[k]
+                self._unit = 2.0 * self._centre[k] * reference.whitener[:, k]
         size = reference.centre.size
         self.outer = self.radii = np.sqrt([chdtri(size, tail) for tail in TAILS])
 
@@ -74,7 +77,7 @@ class NodeBoundsPass:
         usable = np.flatnonzero(without.mean(axis=1) <= MAX_WITHOUT)
         if not usable.size:
             group = int(np.argmax(without[0]))
-            name = self._rows.layout.groups.factor.name
+            name = self._rows.layout.groups.name
             raise BoundsError(f"group {group} of {name!r} has no bound over the trust region")
         c = np.where(without, NO_BOUND, c)[usable].astype(np.float32)
         c = np.nextafter(c, np.float32(np.inf))
@@ -82,8 +85,7 @@ class NodeBoundsPass:
         kinds = np.full(usable.size, float(ENDS))
         headers = np.stack([self.outer[usable], kinds, totals], axis=1)
         heavy = self._influential_groups(self.outer[usable], c)
-        squared = -1 if self._unit is None else self._rows.layout.scale_at
-        return Tables(headers, c, 1.0, heavy=heavy, squared=squared)
+        return Tables(headers, c, 1.0, heavy=heavy, squared=self._squared)
 
     def _influential_groups(self, radii: np.ndarray, c: np.ndarray) -> np.ndarray:
         """Groups that every update evaluates: as many as make it evaluate fewest on average."""
@@ -110,7 +112,7 @@ class NodeBoundsPass:
         """Ranges of groups with about the same number of evaluations."""
         starts = self._rows.layout.starts
         ends = np.cumsum((starts[:, 1:] - starts[:, :-1]).sum(axis=0) + 1)
-        each = max(1, EVALUATIONS_IN_TASK // self._rows.nodes.z.shape[1])
+        each = max(1, EVALUATIONS_IN_TASK // self._rows.nodes.z.shape[2])
         cuts = np.searchsorted(ends, np.arange(each, ends[-1], each), side="left") + 1
         cuts = np.unique([0, *cuts, ends.size])
         return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
@@ -118,7 +120,7 @@ class NodeBoundsPass:
     def _bound_task(self, task: tuple[int, int]) -> np.ndarray:
         """Bounds of some groups, shape (radii, groups)."""
         first, last = task
-        layout, n_nodes = self._rows.layout, self._rows.nodes.z.shape[1]
+        layout, n_nodes = self._rows.layout, self._rows.nodes.z.shape[2]
         counts = layout.starts[:, last] - layout.starts[:, first]
         widths = [len(f.arguments) * n_nodes for f in layout.functions]
         begins = np.cumsum([0, *(n * width for n, width in zip(counts, widths, strict=True))])

@@ -1,4 +1,4 @@
-"""Groups as observations: the rows of each group, with its effect integrated out by nodes."""
+"""Groups as observations: the rows of each group, with its effects integrated out by nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,10 +19,24 @@ from pymc_minibatch_mh.structure.small_groups import SmallGroups
 
 
 class Nodes(NamedTuple):
-    """Nodes z of every group and logarithms of their weights, shape (groups, nodes) each."""
+    """Nodes z of q effects, shape (groups, q, nodes), and log weights, shape (groups, nodes)."""
 
     z: np.ndarray
     log_weights: np.ndarray
+
+
+class ScaleRecord(NamedTuple):
+    """Entry of the effects' factor, whose power `root` is a coordinate: ``mh_scale``."""
+
+    row: int
+    column: int
+    coordinate: int
+    root: int
+    spread: float
+
+    def value_at(self, positions: np.ndarray) -> np.ndarray:
+        """Entry at positions of shape (..., d)."""
+        return self.spread * positions[..., self.coordinate] ** (1.0 / self.root)
 
 
 class GroupRecord(NamedTuple):
@@ -32,16 +46,15 @@ class GroupRecord(NamedTuple):
     order: int
     n_terms: int
     n_nodes: int
+    n_effects: int
     terms: LaidOut
     rows: np.ndarray
     starts: np.ndarray
     nodes: np.ndarray
     log_weights: np.ndarray
     location: np.ndarray
-    offset: float
-    spread: float
-    scale: int
-    root: int
+    offsets: np.ndarray
+    scales: tuple[ScaleRecord, ...]
 
     @property
     def n_groups(self) -> int:
@@ -51,24 +64,24 @@ class GroupRecord(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GroupLayout:
-    """Rows of all groups as functions of the position and, as last coordinate, the group's effect.
+    """Rows of all groups as functions of the position and, as last coordinates, the own effects.
 
     `rows` are row numbers within the terms, sorted by term and group, from `starts` on, shape
-    (terms, groups + 1). `scale_at` is the coordinate of the scale, to the power `root`.
+    (terms, groups + 1). The effects' mean is `location` θ + `offsets`, shapes (q, d) and (q,).
     """
 
     groups: SmallGroups
     functions: tuple[RowFunction, ...]
     size: int
-    scale_at: int
     location: np.ndarray
+    offsets: np.ndarray
+    scales: tuple[ScaleRecord, ...]
     rows: np.ndarray
     starts: np.ndarray
-    root: int = 1
 
     @classmethod
     def from_functions(
-        cls, functions: Sequence[RowFunction], groups: SmallGroups, total: int, root: int
+        cls, functions: Sequence[RowFunction], groups: SmallGroups, total: int, roots: Sequence[int]
     ) -> Self:
         """Layout for row functions of all `total` coordinates, effects included."""
         order, starts, begin = [], [], 0
@@ -77,48 +90,48 @@ class GroupLayout:
             order.append(np.argsort(levels, kind="stable"))
             starts.append(begin + ends)
             begin += levels.size
-        size = total - groups.n_groups
-        block = groups.block
-        location = np.zeros(size)
-        for k, weight in groups.location:
-            location[_without_block(k, block.start, block.stop)] += weight
+        size, new = total - groups.coordinates.size, groups.without(total)
+        location = np.zeros((len(groups.effects), size))
+        for line, effect in zip(location, groups.effects, strict=True):
+            for k, weight in effect.location:
+                line[new[k]] += weight
         moved = tuple(
-            replace(f, arguments=tuple(_moved_form(x, groups, size) for x in f.arguments))
+            replace(f, arguments=tuple(_moved_form(x, groups, new, size) for x in f.arguments))
             for f in functions
         )
-        scale_at = _without_block(groups.scale, block.start, block.stop)
+        scales = tuple(
+            ScaleRecord(x.row, x.column, int(new[x.coordinate]), root, x.spread)
+            for x, root in zip(groups.scales, roots, strict=True)
+        )
+        offsets = np.array([effect.offset for effect in groups.effects])
         rows = np.concatenate(order).astype(np.int64)
-        return cls(groups, moved, size, scale_at, location, rows, np.array(starts, np.int64), root)
+        return cls(groups, moved, size, location, offsets, scales, rows, np.array(starts, np.int64))
 
     @property
     def is_read(self) -> np.ndarray:
         """Whether groups depend on a coordinate, shape (d,)."""
-        read = read_coordinates(predictor_forms(self.functions)) | {self.scale_at}
-        return (self.location != 0.0) | np.isin(np.arange(self.size), list(read))
+        read = read_coordinates(predictor_forms(self.functions))
+        read = read.union(scale.coordinate for scale in self.scales)
+        return (self.location != 0.0).any(axis=0) | np.isin(np.arange(self.size), list(read))
 
     def record(self, nodes: Nodes, terms: LaidOut, order: int) -> GroupRecord:
         """C record with some nodes, and with terms that have compiled functions."""
         return GroupRecord(
-            self.size, order, len(self.functions), nodes.z.shape[1], terms, self.rows, self.starts,
-            *nodes, self.location, self.groups.offset, self.groups.spread, self.scale_at, self.root,
+            self.size, order, len(self.functions), nodes.z.shape[2], nodes.z.shape[1], terms,
+            self.rows, self.starts, *nodes, self.location, self.offsets, self.scales,
         )  # fmt: skip
 
 
-def _without_block(k: int, start: int, stop: int) -> int:
-    """Coordinate in a position without the effects from `start` to `stop` - 1."""
-    return k if k < start else k - (stop - start)
-
-
-def _moved_form(form: LinearForm, groups: SmallGroups, size: int) -> LinearForm:
-    """Linear predictor of a position without effects and, as last coordinate, the own effect."""
-    start, stop = groups.block.start, groups.block.stop
+def _moved_form(form: LinearForm, groups: SmallGroups, new: np.ndarray, size: int) -> LinearForm:
+    """Linear predictor of a position without effects and, as last coordinates, the own effects."""
+    firsts = groups.coordinates[0].tolist()
 
     def moved(index: CoordinateIndex) -> CoordinateIndex:
         if not isinstance(index, Gather):
-            return _without_block(index, start, stop)
-        if index.first == start:
-            return size
-        return replace(index, first=_without_block(index.first, start, stop))
+            return int(new[index])
+        if index.first in firsts:
+            return size + firsts.index(index.first)
+        return replace(index, first=int(new[index.first]))
 
     return LinearForm(tuple(Monomial(t.factor, t.monomial, moved(t.place)) for t in form.terms))
 
@@ -133,13 +146,13 @@ class GroupRows:
         self.layout, self.nodes, self.source = layout, nodes, source
         self.context = np.array(source.others_address, dtype=np.int64)
         quick = [replace(f, root=with_quick_choices(f.exprs, f.root)) for f in layout.functions]
-        self._forms = FormRows(quick, layout.size + 1)
+        self._forms = FormRows(quick, layout.size + len(layout.offsets))
 
     @property
     def evaluations(self) -> float:
         """Mean number of a group's rows times nodes."""
         layout = self.layout
-        return max(layout.rows.size / layout.groups.n_groups, 1.0) * self.nodes.z.shape[1]
+        return max(layout.rows.size / layout.groups.n_groups, 1.0) * self.nodes.z.shape[2]
 
     def at_nodes(self, nodes: Nodes) -> "GroupRows":
         """The same groups and compiled functions, at other nodes."""
@@ -179,10 +192,15 @@ class GroupRows:
             ],
         )
 
-    def record(self, order: int = 2, root: int = 0) -> LaidOut:
-        """C record of the groups with remainders of an order; `root` other than the layout's."""
-        record = self.layout.record(self.nodes, self.terms, order)
-        return LaidOut("mh_groups", record._replace(root=root or self.layout.root))
+    def record(self, order: int = 2) -> LaidOut:
+        """C record of the groups with remainders of an order."""
+        return LaidOut("mh_groups", self.layout.record(self.nodes, self.terms, order))
+
+    def record_of_scales(self) -> LaidOut:
+        """C record of the groups in coordinates of the scales themselves, not of their squares."""
+        record = self.layout.record(self.nodes, self.terms, 2)
+        scales = tuple(scale._replace(root=1) for scale in record.scales)
+        return LaidOut("mh_groups", record._replace(scales=scales))
 
     def space(
         self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False
@@ -194,10 +212,10 @@ class GroupRows:
 
     def values_at(self, theta: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """F_q of some groups, shape (groups, nodes)."""
-        out = np.empty((groups.size, self.nodes.z.shape[1]))
+        out = np.empty((groups.size, self.nodes.z.shape[2]))
         function("mh_values_of_nodes")(self.record(), theta, groups, groups.size, out)
         return out
 
     def describe_undefined(self, term: int, row: int, position: np.ndarray) -> str:
         """Description of a group without finite derivatives."""
-        return f"in group {row} of {self.layout.groups.factor.name!r}"
+        return f"in group {row} of {self.layout.groups.name!r}"

@@ -302,13 +302,13 @@ mh_status mh_draw_effects(const mh_groups *groups, const mh_effect_law *law, con
 {
     MH_SCOPE(scratch);
     const int64_t size = groups->size;
-    const double tau = mh_scale_at(groups, theta[groups->scale]).value;
+    const double tau = mh_scale_at(groups->scales, theta[groups->scales->coordinate]).value;
     MH_VECTOR(drawing, on, scratch, 1);
     MH_VECTOR(term_rows, terms, scratch, groups->n_terms);
     MH_VECTOR(double, vectors, scratch, 2 * (size + 1));
     mh_fill(vectors, 2 * (size + 1), 0.0);
     mh_copy_to(vectors, theta, size);
-    vectors[size] = mh_inner(groups->location, theta, size) + groups->offset;
+    vectors[size] = mh_inner(groups->location, theta, size) + groups->offsets[0];
     vectors[2 * size + 1] = tau;
     *on = (drawing){.groups = groups, .law = law, .rng = rng, .vectors = vectors, .terms = terms};
     for (int64_t start = first, end; start < last; start = end) {

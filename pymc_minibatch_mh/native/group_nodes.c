@@ -6,26 +6,34 @@
 /* Sums over rows, with derivatives in coordinates w of theta = centre + factor w. */
 typedef struct node_sums {
     const mh_groups *groups;
-    const double *nodes; /* z of this group, (n_nodes,) */
-    double *factor;      /* with a row and a column of zeros for the effect, (d + 1, d + 1) */
-    double *location;    /* derivative of the effects' location, (d + 1,) */
-    double *vectors;     /* position without the effect, and a unit effect, (2, d + 1) */
-    double *effects, *forms, *along, *bends; /* bends: sums of f_a c_a at each node */
-    mh_group_scale scale;
-    int64_t orders; /* 0, 1 or 2: derivatives to sum; 3: third derivatives alone */
+    const double *nodes; /* z of this group, (q, n_nodes) */
+    double *factor;      /* with lines and columns of zeros for the effects, (d + q, d + q) */
+    double *location;    /* derivatives of the effects' location, (q, d) */
+    double *vectors;     /* position without effects, and unit effects, (1 + q, d + q) */
+    mh_scale_value *scales;
+    double *effects, *turns; /* at each node: effects, (q, n_nodes), their derivatives, (.., d) */
+    double *bends;           /* sums of f_a c_a at each node, (q, n_nodes) */
+    double *forms, *along;
+    int64_t width, orders; /* d + q; 0, 1 or 2: derivatives to sum; 3: third derivatives alone */
     mh_nodes *out;
 } node_sums;
+
+/* Whitened derivative of the coordinate of an entry of the effects' factor, (d,). */
+static const double *line_of_scale(const node_sums *sums, int64_t e)
+{
+    return sums->factor + sums->groups->scales[e].coordinate * sums->width;
+}
 
 /* Write derivatives v_a of a row's predictors at a node, (m, d). */
 static void write_along(const node_sums *sums, const double *unit, int64_t m, int64_t q)
 {
-    const int64_t size = sums->out->size;
-    const double *scale = sums->factor + sums->groups->scale * (size + 1);
-    const double wider = sums->scale.first * sums->nodes[q];
-    for (int64_t a = 0; a < m; a++)
-        for (int64_t j = 0; j < size; j++)
-            sums->along[a * size + j] = sums->forms[a * (size + 1) + j] +
-                                        unit[a] * (sums->location[j] + wider * scale[j]);
+    const int64_t size = sums->out->size, n = sums->out->n_nodes;
+    for (int64_t a = 0; a < m; a++) {
+        mh_copy_to(sums->along + a * size, sums->forms + a * sums->width, size);
+        for (int64_t k = 0; k < sums->groups->n_effects; k++)
+            mh_add_times(sums->along + a * size, unit[k * m + a],
+                         sums->turns + (k * n + q) * size, size);
+    }
 }
 
 static void add_slopes(const node_sums *sums, const double *slopes, const double *unit, int64_t m,
@@ -36,7 +44,8 @@ static void add_slopes(const node_sums *sums, const double *slopes, const double
     double *hessian = sums->out->hessians + q * size * size;
     for (int64_t a = 0; a < m; a++) {
         const double *one = sums->along + a * size;
-        sums->bends[q] += slopes[1 + a] * unit[a];
+        for (int64_t k = 0; k < sums->groups->n_effects; k++)
+            sums->bends[k * sums->out->n_nodes + q] += slopes[1 + a] * unit[k * m + a];
         for (int64_t j = 0; j < size; j++)
             gradient[j] += slopes[1 + a] * one[j];
         for (int64_t b = 0; sums->orders > 1 && b < m; b++) {
@@ -78,16 +87,16 @@ static void add_to_nodes(mh_row_block *block, void *state)
     const node_sums *sums = state;
     const mh_term *term = block->term;
     const int64_t m = term->n_arguments, count = block->n * block->n_nodes;
-    const int64_t size = sums->out->size, thirds = sums->orders == 3;
+    const int64_t thirds = sums->orders == 3;
     const int64_t width = thirds ? m * (m + 1) * (m + 2) / 6
                                  : sums->orders > 0 ? mh_width_of_slopes(m) : 1;
     mh_write_inputs(block, 0, sums->effects);
     (thirds ? term->thirds : sums->orders > 0 ? term->slopes : term->values)(
         block->inputs, block->outputs, count);
     for (int64_t i = 0, j = 0; i < block->n; i++) {
-        const double *unit = mh_line(block, i) + m;
+        const double *unit = mh_unit(block, mh_line(block, i), 0);
         if (sums->orders > 0)
-            mh_whiten_forms(term, &block->forms, i, sums->factor, size + 1, sums->forms);
+            mh_whiten_forms(term, &block->forms, i, sums->factor, sums->width, sums->forms);
         for (int64_t q = 0; q < block->n_nodes; q++, j++) {
             const double *found = block->outputs + j * width;
             if (!thirds)
@@ -103,18 +112,27 @@ static void add_to_nodes(mh_row_block *block, void *state)
     }
 }
 
+static void add_square(const double *vector, double weight, int64_t size, double *matrix)
+{
+    for (int64_t j = 0; j < size; j++)
+        for (int64_t k = 0; k <= j; k++)
+            matrix[j * size + k] += weight * vector[j] * vector[k];
+}
+
 static void mirror_hessians(const node_sums *sums)
 {
-    const int64_t size = sums->out->size;
-    const double *scale = sums->factor + sums->groups->scale * (size + 1);
-    for (int64_t q = 0; q < sums->out->n_nodes; q++) {
+    const int64_t size = sums->out->size, n = sums->out->n_nodes;
+    for (int64_t q = 0; q < n; q++) {
         double *hessian = sums->out->hessians + q * size * size;
-        const double bend = sums->bends[q] * sums->scale.second * sums->nodes[q];
+        for (int64_t e = 0; e < sums->groups->n_scales; e++) {
+            const mh_scale *at = sums->groups->scales + e;
+            const double bend = sums->bends[at->row * n + q] * sums->scales[e].second *
+                                sums->nodes[at->column * n + q];
+            add_square(line_of_scale(sums, e), bend, size, hessian);
+        }
         for (int64_t j = 0; j < size; j++)
-            for (int64_t k = 0; k <= j; k++) {
-                hessian[j * size + k] += bend * scale[j] * scale[k];
+            for (int64_t k = 0; k < j; k++)
                 hessian[k * size + j] = hessian[j * size + k];
-            }
     }
 }
 
@@ -133,33 +151,37 @@ static void mirror_third(double *third, int64_t size)
 static mh_status room_for_nodes(const mh_groups *groups, const double *factor, int64_t orders,
                                 node_sums *sums, mh_nodes *out, mh_arena *scratch)
 {
-    const int64_t size = groups->size, n = groups->n_nodes, width = size + 1;
+    const int64_t size = groups->size, n = groups->n_nodes, n_effects = groups->n_effects;
+    const int64_t width = size + n_effects;
     int64_t m = 0;
     for (int64_t k = 0; k < groups->n_terms; k++)
         m = mh_max(m, groups->terms[k].n_arguments);
     *out = (mh_nodes){n, size, mh_take(scratch, n, double), mh_take(scratch, n, double),
                       mh_take(scratch, n * size, double), mh_take(scratch, n * size * size, double),
                       mh_take(scratch, orders > 2 ? size * size * size : 0, double)};
-    *sums = (node_sums){.groups = groups, .out = out};
+    *sums = (node_sums){.groups = groups, .width = width, .out = out};
     sums->factor = mh_take(scratch, width * width, double);
-    sums->location = mh_take(scratch, width, double);
-    sums->vectors = mh_take(scratch, 2 * width, double);
-    sums->effects = mh_take(scratch, n, double);
-    sums->bends = mh_take(scratch, n, double);
+    sums->location = mh_take(scratch, n_effects * size, double);
+    sums->vectors = mh_take(scratch, (1 + n_effects) * width, double);
+    sums->scales = mh_take(scratch, groups->n_scales, mh_scale_value);
+    sums->effects = mh_take(scratch, n_effects * n, double);
+    sums->turns = mh_take(scratch, n_effects * n * size, double);
+    sums->bends = mh_take(scratch, n_effects * n, double);
     sums->forms = mh_take(scratch, m * width, double);
     sums->along = mh_take(scratch, m * size, double);
     MH_NEED(out->values && out->shares && out->gradients && out->hessians && out->third);
     MH_NEED(sums->factor && sums->location && sums->vectors && sums->effects && sums->bends);
-    MH_NEED(sums->forms && sums->along);
+    MH_NEED(sums->forms && sums->along && sums->scales && sums->turns);
     mh_fill(sums->factor, width * width, 0.0);
-    mh_fill(sums->location, width, 0.0);
+    mh_fill(sums->location, n_effects * size, 0.0);
     for (int64_t j = 0; j < size; j++) {
         if (factor)
             mh_copy_to(sums->factor + j * width, factor + j * size, size);
         else
             sums->factor[j * width + j] = 1.0;
-        for (int64_t k = 0; k < size; k++)
-            sums->location[k] += groups->location[j] * sums->factor[j * width + k];
+        for (int64_t k = 0; k < n_effects; k++)
+            mh_add_times(sums->location + k * size, groups->location[k * size + j],
+                         sums->factor + j * width, size);
     }
     return MH_OK;
 }
@@ -168,15 +190,24 @@ static mh_status room_for_nodes(const mh_groups *groups, const double *factor, i
 static void place_nodes(node_sums *sums, int64_t g, const double *theta)
 {
     const mh_groups *groups = sums->groups;
-    const int64_t size = groups->size, n = groups->n_nodes;
-    const double middle = mh_inner(groups->location, theta, size) + groups->offset;
-    mh_fill(sums->vectors, 2 * (size + 1), 0.0);
+    const int64_t size = groups->size, n = groups->n_nodes, n_effects = groups->n_effects;
+    mh_fill(sums->vectors, (1 + n_effects) * sums->width, 0.0);
     mh_copy_to(sums->vectors, theta, size);
-    sums->vectors[2 * size + 1] = 1.0;
-    sums->nodes = groups->nodes + g * n;
-    sums->scale = mh_scale_at(groups, theta[groups->scale]);
-    for (int64_t q = 0; q < n; q++)
-        sums->effects[q] = middle + sums->scale.value * sums->nodes[q];
+    sums->nodes = groups->nodes + g * n_effects * n;
+    mh_effects_at(groups, g, theta, sums->effects);
+    for (int64_t k = 0; k < n_effects; k++) {
+        sums->vectors[(1 + k) * sums->width + size + k] = 1.0;
+        for (int64_t q = 0; q < n; q++)
+            mh_copy_to(sums->turns + (k * n + q) * size, sums->location + k * size, size);
+    }
+    for (int64_t e = 0; e < groups->n_scales; e++) {
+        const mh_scale *at = groups->scales + e;
+        sums->scales[e] = mh_scale_at(at, theta[at->coordinate]);
+        for (int64_t q = 0; q < n; q++)
+            mh_add_times(sums->turns + (at->row * n + q) * size,
+                         sums->scales[e].first * sums->nodes[at->column * n + q],
+                         line_of_scale(sums, e), size);
+    }
 }
 
 /* Sum values and derivatives up to an order over the rows of a group. */
@@ -192,7 +223,7 @@ static mh_status sum_nodes(node_sums *sums, int64_t g, const double *theta, int6
     mh_fill(out->gradients, n * size, 0.0);
     mh_fill(out->hessians, orders > 1 ? n * size * size : 0, 0.0);
     sums->orders = mh_min(orders, 2);
-    MH_TRY(mh_visit_group(groups, g, sums->vectors, 2, add_to_nodes, sums, scratch));
+    MH_TRY(mh_visit_group(groups, g, sums->vectors, 1 + groups->n_effects, add_to_nodes, sums, scratch));
     mh_log_of_sum(out->values, n, out->shares);
     if (orders > 1)
         mirror_hessians(sums);
@@ -200,7 +231,7 @@ static mh_status sum_nodes(node_sums *sums, int64_t g, const double *theta, int6
         return MH_OK;
     mh_fill(out->third, size * size * size, 0.0);
     sums->orders = 3;
-    MH_TRY(mh_visit_group(groups, g, sums->vectors, 2, add_to_nodes, sums, scratch));
+    MH_TRY(mh_visit_group(groups, g, sums->vectors, 1 + groups->n_effects, add_to_nodes, sums, scratch));
     mirror_third(out->third, size);
     return MH_OK;
 }
@@ -269,13 +300,6 @@ typedef struct node_entries {
     double *matrices;      /* sums of weights v_a v_a', (n_kinds, n_nodes, d, d) */
 } node_entries;
 
-static void add_square(const double *vector, double weight, int64_t size, double *matrix)
-{
-    for (int64_t j = 0; j < size; j++)
-        for (int64_t k = 0; k <= j; k++)
-            matrix[j * size + k] += weight * vector[j] * vector[k];
-}
-
 static void visit_entries(mh_row_block *block, void *state)
 {
     node_entries *to = state;
@@ -283,8 +307,8 @@ static void visit_entries(mh_row_block *block, void *state)
     const int64_t m = block->term->n_arguments, size = sums->out->size;
     int64_t *next = to->next + (block->term - sums->groups->terms);
     for (int64_t i = 0; i < block->n; i++) {
-        const double *line = mh_line(block, i), *unit = line + m;
-        mh_whiten_forms(block->term, &block->forms, i, sums->factor, size + 1, sums->forms);
+        const double *line = mh_line(block, i), *unit = mh_unit(block, line, 0);
+        mh_whiten_forms(block->term, &block->forms, i, sums->factor, sums->width, sums->forms);
         for (int64_t q = 0; q < block->n_nodes; q++) {
             write_along(sums, unit, m, q);
             for (int64_t a = 0; a < m; a++, ++*next) {
@@ -294,7 +318,10 @@ static void visit_entries(mh_row_block *block, void *state)
                                to->matrices + (k * block->n_nodes + q) * size * size);
                 if (to->n_kinds > 0)
                     continue;
-                to->values[*next] = line[a] + unit[a] * sums->effects[q];
+                to->values[*next] = line[a];
+                for (int64_t k = 0; k < sums->groups->n_effects; k++)
+                    to->values[*next] +=
+                        unit[k * m + a] * sums->effects[k * block->n_nodes + q];
                 to->norms[*next] = sqrt(mh_inner(along, along, size));
             }
         }
@@ -323,7 +350,7 @@ mh_status mh_place_nodes(const mh_groups *groups, const double *theta, const dou
     MH_TRY(room_for_entries(groups, factor, begins, &to, &nodes, scratch));
     for (int64_t g = first; g < last; g++) {
         place_nodes(&to.sums, g, theta);
-        MH_TRY(mh_visit_group(groups, g, to.sums.vectors, 2, visit_entries, &to, scratch));
+        MH_TRY(mh_visit_group(groups, g, to.sums.vectors, 1 + groups->n_effects, visit_entries, &to, scratch));
     }
     return MH_OK;
 }
@@ -353,7 +380,7 @@ mh_status mh_norms_of_nodes(const mh_groups *groups, const double *theta, const 
     for (int64_t g = 0; g < count; g++) {
         mh_fill(to.matrices, n_kinds * n * size * size, 0.0);
         place_nodes(&to.sums, first + g, theta);
-        MH_TRY(mh_visit_group(groups, first + g, to.sums.vectors, 2, visit_entries, &to, scratch));
+        MH_TRY(mh_visit_group(groups, first + g, to.sums.vectors, 1 + groups->n_effects, visit_entries, &to, scratch));
         for (int64_t k = 0; k < n_kinds; k++)
             for (int64_t q = 0; q < n; q++)
                 norms[(k * count + g) * n + q] =
@@ -449,9 +476,11 @@ mh_status mh_bound_groups(const mh_groups *groups, const double *theta, const do
         double middle, third_of_square = 0.0, fourth_of_square = 0.0;
         MH_TRY(sum_nodes(&room, first + g, theta, 3, scratch));
         MH_TRY(mh_tensor_of_nodes(&nodes, tensor, scratch));
-        if (unit)
-            subtract_square(&nodes, unit, factor + groups->scale * size, theta[groups->scale], sums,
-                            hessian, tensor, &third_of_square, &fourth_of_square);
+        if (unit) {
+            const int64_t s = groups->scales->coordinate;
+            subtract_square(&nodes, unit, factor + s * size, theta[s], sums, hessian, tensor,
+                            &third_of_square, &fourth_of_square);
+        }
         MH_TRY(mh_norm_of_tensor(tensor, size, &middle, scratch));
         for (int64_t r = 0; r < n_radii; r++) {
             const double *at[4];

@@ -2,11 +2,12 @@
  *
  * F_q depends on the position through the predictors of the group's rows,
  *
- *     u_a = x_a.theta + c_a alpha_q,   alpha_q = location.theta + offset + tau z_q,
+ *     u_a = x_a.theta + c_a.alpha_q,   alpha_q = location theta + offset + L(theta) z_q,
  *
- * with derivatives v_a = x_a + c_a (location + tau' z_q e_s). Averages E are over the nodes, with
- * weights exp(F_q - l): gradient and Hessian of l are E F' and E F'' + Cov F'. A remainder needs
- * them along the directions of both ends only, so nothing is kept for each group. */
+ * with q effects alpha_q of a group, and a lower triangular L, each of whose entries is a function of
+ * one coordinate: v_a = x_a + c_a.D_q has the derivatives D_q of the effects. Averages E are over the
+ * nodes, with weights exp(F_q - l): gradient and Hessian of l are E F' and E F'' + Cov F'. A remainder
+ * needs them along the directions of both ends only, so nothing is kept for each group. */
 #include "groups.h"
 
 /* Number of evaluations, rows times nodes, in a block of rows. */
@@ -18,9 +19,10 @@ static mh_status room_for_block(const mh_groups *groups, const mh_term *term, in
     const int64_t m = term->n_arguments, n_nodes = groups->n_nodes;
     const int64_t most = mh_min(mh_max(EVALUATIONS / n_nodes, 1), n), count = most * n_nodes;
     const int64_t n_outputs = mh_max(1 + m + m * (m + 1) / 2, m * (m + 1) * (m + 2) / 6);
-    *out = (mh_row_block){.term = term, .most = most, .n_vectors = n_vectors, .n_nodes = n_nodes};
+    *out = (mh_row_block){.term = term, .most = most, .n_vectors = n_vectors, .n_nodes = n_nodes,
+                          .n_effects = groups->n_effects};
     out->lines = mh_take(scratch, most * (n_vectors * m + term->n_taken), double);
-    out->inputs = mh_take(scratch, count * (m + term->n_taken), double);
+    out->inputs = mh_take(scratch, mh_max(count, 2) * (m + term->n_taken), double);
     out->outputs = mh_take(scratch, count * n_outputs, double);
     MH_NEED(out->lines && out->inputs && out->outputs);
     return mh_room_for_forms(term, most, &out->forms, scratch);
@@ -40,7 +42,7 @@ mh_status mh_visit_group(const mh_groups *groups, int64_t g, const double *vecto
         for (int64_t start = 0; start < n; start += block.most) {
             block.n = mh_min(block.most, n - start);
             mh_read_rows(block.term, groups->rows + starts[g] + start, block.n, vectors, n_vectors,
-                         groups->size + 1, &block.forms, block.lines);
+                         groups->size + groups->n_effects, &block.forms, block.lines);
             visit(&block, state);
         }
     }
@@ -52,12 +54,15 @@ void mh_write_inputs(const mh_row_block *block, int64_t at, const double *effect
     const int64_t m = block->term->n_arguments, n_taken = block->term->n_taken;
     double *inputs = block->inputs;
     for (int64_t i = 0; i < block->n; i++) {
-        const double *line = mh_line(block, i);
-        const double *unit = line + (block->n_vectors - 1) * m, *further = line + at * m;
+        const double *line = mh_line(block, i), *further = line + at * m;
+        const double *unit = mh_unit(block, line, 0), *taken = line + block->n_vectors * m;
         for (int64_t q = 0; q < block->n_nodes; q++, inputs += m + n_taken) {
-            for (int64_t a = 0; a < m; a++)
-                inputs[a] = line[a] + (at ? further[a] : 0.0) + unit[a] * effects[q];
-            mh_copy_to(inputs + m, unit + m, n_taken);
+            for (int64_t a = 0; a < m; a++) {
+                inputs[a] = line[a] + (at ? further[a] : 0.0);
+                for (int64_t k = 0; k < block->n_effects; k++)
+                    inputs[a] += unit[k * m + a] * effects[k * block->n_nodes + q];
+            }
+            mh_copy_to(inputs + m, taken, n_taken);
         }
     }
 }
@@ -76,12 +81,25 @@ double mh_log_of_sum(const double *values, int64_t n, double *shares)
     return largest + log(total);
 }
 
-mh_group_scale mh_scale_at(const mh_groups *groups, double x)
+mh_scale_value mh_scale_at(const mh_scale *scale, double x)
 {
-    if (groups->root == 1)
-        return (mh_group_scale){groups->spread * x, groups->spread, 0.0};
-    const double tau = groups->spread * sqrt(x);
-    return (mh_group_scale){tau, 0.5 * tau / x, -0.25 * tau / (x * x)};
+    if (scale->root == 1)
+        return (mh_scale_value){scale->spread * x, scale->spread, 0.0};
+    const double tau = scale->spread * sqrt(x);
+    return (mh_scale_value){tau, 0.5 * tau / x, -0.25 * tau / (x * x)};
+}
+
+void mh_effects_at(const mh_groups *groups, int64_t g, const double *theta, double *effects)
+{
+    const int64_t n = groups->n_nodes;
+    const double *nodes = groups->nodes + g * groups->n_effects * n;
+    for (int64_t k = 0; k < groups->n_effects; k++)
+        mh_fill(effects + k * n, n,
+                mh_inner(groups->location + k * groups->size, theta, groups->size) +
+                    groups->offsets[k]);
+    for (const mh_scale *at = groups->scales; at < groups->scales + groups->n_scales; at++)
+        mh_add_times(effects + at->row * n, mh_scale_at(at, theta[at->coordinate]).value,
+                     nodes + at->column * n, n);
 }
 
 /* ---- Remainders. ---- */
@@ -89,9 +107,9 @@ mh_group_scale mh_scale_at(const mh_groups *groups, double x)
 /* An end of a proposal: sums over rows at each node of its value, and of first and second
  * derivatives at the centre in its direction, (n_nodes,) each. */
 typedef struct group_end {
-    double *effects, *values;
-    double *turns, *bends; /* derivatives of the effects along the direction: first, second */
-    double *first, *second;
+    double *effects;       /* less those at the centre until rows are read, (q, n_nodes) */
+    double *turns, *bends; /* derivatives of the effects along the direction, (q, n_nodes) */
+    double *values, *first, *second;
 } group_end;
 
 typedef struct remainder_sums {
@@ -100,38 +118,68 @@ typedef struct remainder_sums {
     group_end ends[2];
 } remainder_sums;
 
-static mh_status room_for_end(int64_t n, group_end *out, mh_arena *scratch)
+static mh_status room_for_end(int64_t n, int64_t n_effects, group_end *out, mh_arena *scratch)
 {
-    MH_VECTOR(double, room, scratch, 6 * n);
-    *out = (group_end){room, room + n, room + 2 * n, room + 3 * n, room + 4 * n, room + 5 * n};
+    const int64_t all = n_effects * n;
+    MH_VECTOR(double, room, scratch, 3 * (all + n));
+    double *sums = room + 3 * all;
+    *out = (group_end){room, room + all, room + 2 * all, sums, sums + n, sums + 2 * n};
     return MH_OK;
 }
 
-/* Effects at the nodes of a group: at the centre, and at both ends, `moves` away, (2, d + 1). */
+/* Effects at the nodes of a group at an end, `move` away from the centre. */
+static void place_end(const mh_groups *groups, int64_t g, const double *centre, const double *move,
+                      const double *effects, group_end *end)
+{
+    const int64_t n = groups->n_nodes, size = groups->size, all = groups->n_effects * n;
+    for (int64_t k = 0; k < groups->n_effects; k++) {
+        const double shift = mh_inner(groups->location + k * size, move, size);
+        mh_fill(end->effects + k * n, n, shift);
+        mh_fill(end->turns + k * n, n, shift);
+    }
+    mh_fill(end->bends, all, 0.0);
+    for (const mh_scale *scale = groups->scales; scale < groups->scales + groups->n_scales; scale++) {
+        const int64_t s = scale->coordinate;
+        const double *nodes = groups->nodes + g * all + scale->column * n;
+        const mh_scale_value at = mh_scale_at(scale, centre[s]);
+        const double wider = mh_scale_at(scale, centre[s] + move[s]).value - at.value;
+        const double turn = at.first * move[s], change = scale->root == 1 ? turn : wider;
+        mh_add_times(end->effects + scale->row * n, change, nodes, n);
+        mh_add_times(end->turns + scale->row * n, turn, nodes, n);
+        mh_add_times(end->bends + scale->row * n, at.second * mh_square(move[s]), nodes, n);
+    }
+    for (int64_t j = 0; j < all; j++)
+        end->effects[j] += effects[j];
+    mh_copy_to(end->values, groups->log_weights + g * n, n);
+    mh_fill(end->first, 2 * n, 0.0);
+}
+
+/* Effects at the nodes of a group: at the centre, and at both ends, `moves` away, (2, d + q). */
 static void place_effects(const mh_groups *groups, int64_t g, const double *centre,
                           const double *moves, remainder_sums *out)
 {
-    const int64_t n = groups->n_nodes, size = groups->size, s = groups->scale;
-    const double *nodes = groups->nodes + g * n, *log_weights = groups->log_weights + g * n;
-    const double middle = mh_inner(groups->location, centre, size) + groups->offset;
-    const mh_group_scale at = mh_scale_at(groups, centre[s]);
-    for (int64_t q = 0; q < n; q++) {
-        out->effects[q] = middle + at.value * nodes[q];
-        out->values[q] = log_weights[q];
-        out->sizes[q] = fabs(log_weights[q]);
-    }
-    for (int64_t k = 0; k < 2; k++) {
-        const double *move = moves + k * (size + 1);
-        const double shift = mh_inner(groups->location, move, size);
-        const double wider = mh_scale_at(groups, centre[s] + move[s]).value - at.value;
-        const double change = groups->root == 1 ? at.first * move[s] : wider;
-        const group_end *end = out->ends + k;
-        for (int64_t q = 0; q < n; q++) {
-            end->effects[q] = out->effects[q] + (shift + change * nodes[q]);
-            end->turns[q] = shift + at.first * move[s] * nodes[q];
-            end->bends[q] = at.second * mh_square(move[s]) * nodes[q];
-            end->values[q] = log_weights[q];
-            end->first[q] = end->second[q] = 0.0;
+    const int64_t n = groups->n_nodes;
+    mh_effects_at(groups, g, centre, out->effects);
+    mh_copy_to(out->values, groups->log_weights + g * n, n);
+    for (int64_t q = 0; q < n; q++)
+        out->sizes[q] = fabs(out->values[q]);
+    for (int64_t k = 0; k < 2; k++)
+        place_end(groups, g, centre, moves + k * (groups->size + groups->n_effects), out->effects,
+                  out->ends + k);
+}
+
+/* Write derivatives of a row's predictors along an end at a node: first, and second, (m,) each. */
+static void write_directional(const mh_row_block *block, const double *line, const double *move,
+                              const group_end *end, int64_t q, double *along)
+{
+    const int64_t m = block->term->n_arguments;
+    const double *unit = mh_unit(block, line, 0);
+    for (int64_t a = 0; a < m; a++) {
+        along[a] = move[a];
+        along[m + a] = 0.0;
+        for (int64_t k = 0; k < block->n_effects; k++) {
+            along[a] += unit[k * m + a] * end->turns[k * block->n_nodes + q];
+            along[m + a] += unit[k * m + a] * end->bends[k * block->n_nodes + q];
         }
     }
 }
@@ -142,20 +190,20 @@ static void add_directional(const mh_row_block *block, int64_t at, const group_e
 {
     const int64_t m = block->term->n_arguments, width = mh_width_of_slopes(m);
     const double *slopes = block->outputs;
+    double *along = block->inputs; /* no longer needed */
     for (int64_t i = 0; i < block->n; i++) {
         const double *line = mh_line(block, i);
-        const double *move = line + at * m, *unit = line + (block->n_vectors - 1) * m;
-        for (int64_t q = 0; q < block->n_nodes; q++, slopes += width)
+        for (int64_t q = 0; q < block->n_nodes; q++, slopes += width) {
+            write_directional(block, line, line + at * m, end, q, along);
             for (int64_t a = 0; a < m; a++) {
-                const double along = move[a] + unit[a] * end->turns[q];
-                end->first[q] += slopes[1 + a] * along;
+                end->first[q] += slopes[1 + a] * along[a];
                 if (order < 2)
                     continue;
-                end->second[q] += slopes[1 + a] * unit[a] * end->bends[q];
+                end->second[q] += slopes[1 + a] * along[m + a];
                 for (int64_t b = 0; b < m; b++)
-                    end->second[q] += slopes[mh_second(m, a, b)] * along *
-                                      (move[b] + unit[b] * end->turns[q]);
+                    end->second[q] += slopes[mh_second(m, a, b)] * along[a] * along[b];
             }
+        }
     }
 }
 
@@ -206,21 +254,25 @@ mh_status mh_differences_of_groups(const mh_groups *groups, const double *ends,
     const int64_t size = groups->size, n_nodes = groups->n_nodes;
     MH_SCOPE(scratch);
     remainder_sums sums = {.groups = groups};
-    MH_VECTOR(double, vectors, scratch, 4 * (size + 1));
-    MH_VECTOR(double, room, scratch, 5 * n_nodes);
-    sums.effects = room;
-    sums.values = room + n_nodes;
-    sums.sizes = room + 2 * n_nodes;
-    double *shares = room + 3 * n_nodes, *unused = room + 4 * n_nodes;
-    MH_TRY(room_for_end(n_nodes, sums.ends, scratch));
-    MH_TRY(room_for_end(n_nodes, sums.ends + 1, scratch));
-    mh_fill(vectors, 4 * (size + 1), 0.0);
+    const int64_t n_effects = groups->n_effects, width = size + n_effects;
+    MH_VECTOR(double, vectors, scratch, (3 + n_effects) * width);
+    MH_VECTOR(double, room, scratch, 4 * n_nodes);
+    sums.values = room;
+    sums.sizes = room + n_nodes;
+    double *shares = room + 2 * n_nodes, *unused = room + 3 * n_nodes;
+    sums.effects = mh_take(scratch, n_effects * n_nodes, double);
+    MH_NEED(sums.effects);
+    MH_TRY(room_for_end(n_nodes, n_effects, sums.ends, scratch));
+    MH_TRY(room_for_end(n_nodes, n_effects, sums.ends + 1, scratch));
+    mh_fill(vectors, (3 + n_effects) * width, 0.0);
     for (int64_t k = 0; k < 3; k++)
-        mh_copy_to(vectors + k * (size + 1), ends + k * size, size);
-    vectors[3 * (size + 1) + size] = 1.0;
+        mh_copy_to(vectors + k * width, ends + k * size, size);
+    for (int64_t k = 0; k < n_effects; k++)
+        vectors[(3 + k) * width + size + k] = 1.0;
     for (int64_t i = 0; i < n; i++) {
-        place_effects(groups, numbers[i], vectors, vectors + size + 1, &sums);
-        MH_TRY(mh_visit_group(groups, numbers[i], vectors, 4, add_to_remainders, &sums, scratch));
+        place_effects(groups, numbers[i], vectors, vectors + width, &sums);
+        MH_TRY(mh_visit_group(groups, numbers[i], vectors, 3 + n_effects, add_to_remainders, &sums,
+                              scratch));
         mh_log_of_sum(sums.values, n_nodes, shares);
         const double before = remainder_of(&sums, sums.ends, shares, unused);
         const double change = remainder_of(&sums, sums.ends + 1, shares, unused) - before;

@@ -4,10 +4,10 @@
 
 #include "inside.h"
 
-/* Rows of a term in a group, with their predictors at several vectors of d + 1 coordinates. */
+/* Rows of a term in a group, with their predictors at several vectors of d + q coordinates. */
 typedef struct mh_row_block {
     const mh_term *term;
-    int64_t most, n, n_vectors, n_nodes;
+    int64_t most, n, n_vectors, n_nodes, n_effects;
     mh_forms forms;
     double *lines; /* predictors at each vector, then leaves, (n, n_vectors * m + n_taken) */
     double *inputs, *outputs; /* of the row functions, (n * n_nodes, ...) */
@@ -15,24 +15,32 @@ typedef struct mh_row_block {
 
 typedef void (*mh_visit)(mh_row_block *block, void *state);
 
-/* Call `visit` for all rows of a group, block by block; `vectors`: (n_vectors, d + 1). */
+/* Call `visit` for all rows of a group, block by block; `vectors`: (n_vectors, d + q). */
 mh_status mh_visit_group(const mh_groups *groups, int64_t g, const double *vectors,
                          int64_t n_vectors, mh_visit visit, void *state, mh_arena *scratch);
 /* Write inputs of a row function at all nodes: predictors at vector 0, plus those at vector `at` if
- * it is not 0, plus `effects`, (n_nodes,), times those of a unit effect, which is the last vector. */
+ * it is not 0, plus `effects`, (q, n_nodes), times those of unit effects, which are the last vectors. */
 void mh_write_inputs(const mh_row_block *block, int64_t at, const double *effects);
 /* Logarithm of a sum of exponentials; `shares` are the exponentials over their sum. */
 double mh_log_of_sum(const double *values, int64_t n, double *shares);
 
-/* The scale tau at a position, with two derivatives in its coordinate. */
-typedef struct mh_group_scale {
+/* An entry of the effects' factor at its coordinate, with two derivatives. */
+typedef struct mh_scale_value {
     double value, first, second;
-} mh_group_scale;
-mh_group_scale mh_scale_at(const mh_groups *groups, double x);
+} mh_scale_value;
+mh_scale_value mh_scale_at(const mh_scale *scale, double x);
+/* Write the effects at all nodes of a group at a position, (q, n_nodes). */
+void mh_effects_at(const mh_groups *groups, int64_t g, const double *theta, double *effects);
 
 static inline const double *mh_line(const mh_row_block *block, int64_t i)
 {
     return block->lines + i * (block->n_vectors * block->term->n_arguments + block->term->n_taken);
+}
+
+/* Predictors of a unit of effect k, (m,). */
+static inline const double *mh_unit(const mh_row_block *block, const double *line, int64_t k)
+{
+    return line + (block->n_vectors - block->n_effects + k) * block->term->n_arguments;
 }
 
 static inline int64_t mh_width_of_slopes(int64_t m) { return 1 + m + m * (m + 1) / 2; }

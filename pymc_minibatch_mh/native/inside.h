@@ -29,6 +29,12 @@ static inline void mh_copy_to(double *to, const double *from, int64_t n)
     memcpy(to, from, (size_t)n * sizeof *to);
 }
 
+static inline void mh_add_times(double *to, double factor, const double *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] += factor * from[i];
+}
+
 static inline void mh_fill(double *to, int64_t n, double value)
 {
     for (int64_t i = 0; i < n; i++)

@@ -107,16 +107,23 @@ typedef void (*mh_graph_derivatives)(const double *position, const int64_t *rows
  *
  * where row i is evaluated at theta with the effect alpha_gq = location.theta + offset + tau z_gq as
  * coordinate d, and tau = spread * theta_s^(1/root), s = `scale`. */
+/* Entry of the lower triangular factor of the effects' covariance: spread times a coordinate, or times
+ * its square root if `root` is 2. */
+typedef struct mh_scale {
+    int64_t row, column, coordinate, root;
+    double spread;
+} mh_scale;
+
 typedef struct mh_groups {
-    int64_t size, order;   /* number of coordinates d; order of the remainders: 0, 1 or 2 */
+    int64_t size, order; /* number of coordinates d; order of the remainders: 0, 1 or 2 */
     int64_t n_groups, n_terms, n_nodes, n_rows;
-    const mh_term *terms;  /* functions of d + 1 coordinates, (n_terms,) */
+    int64_t n_effects, n_scales; /* number q of effects of a group; entries of their factor */
+    const mh_term *terms;  /* functions of d + q coordinates, (n_terms,) */
     const int64_t *rows;   /* numbers within their terms, sorted by term and group, (n_rows,) */
     const int64_t *starts; /* first of a group's `rows`, then an end, (n_terms, n_groups + 1) */
-    const double *nodes, *log_weights; /* z and log w, (n_groups, n_nodes) */
-    const double *location;            /* (d,) */
-    double offset, spread;
-    int64_t scale, root; /* coordinate of the scale; root: 1 or 2 */
+    const double *nodes, *log_weights; /* z, (n_groups, q, n_nodes); log w, (n_groups, n_nodes) */
+    const double *location, *offsets;  /* (q, d) and (q,) */
+    const mh_scale *scales;
 } mh_groups;
 
 enum { MH_NORMAL_LAW, MH_LOGISTIC_LAW, MH_STUDENT_LAW };

@@ -67,7 +67,7 @@ class GroupsPlan(DensePlan):
         """Effects that are integrated out, and their nodes, in words."""
         rows = self.target.compiled.layout.rows.size / self.groups.n_groups
         return (
-            f"{self.groups.n_groups:,} effects {self.groups.factor.name!r} of {rows:.3g} rows each "
+            f"{self.groups.n_groups:,} effects {self.groups.name!r} of {rows:.3g} rows each "
             f"integrated out by {self.choice.n_nodes} nodes (error {self.choice.error:.1g})"
         )
 
@@ -90,7 +90,7 @@ class GroupsPlan(DensePlan):
     def stored_arrays(self) -> dict[str, np.ndarray]:
         """SettingError: a file does not hold nodes."""
         raise SettingError(
-            f"{self.groups.factor.name!r} is integrated out, and a prepared step of groups cannot "
+            f"{self.groups.name!r} is integrated out, and a prepared step of groups cannot "
             "be written to a file. Build the step again, which takes seconds, or pass blocks=True."
         )
 
@@ -141,12 +141,12 @@ class GroupsPlan(DensePlan):
     def _effects_by_name(
         self, positions: np.ndarray, numbers: Sequence[int], shape: tuple[int, ...]
     ) -> dict[str, np.ndarray]:
-        """Effects' value variable at draws, of shape (*shape, groups)."""
+        """Effects' value variables at draws, with the leading axes `shape`."""
         pairs = zip(positions, numbers, strict=True)
         bounds = self.effect_bounds
         z = np.array([draw_effects(self.target, x, generator_for(x, n), bounds) for x, n in pairs])
         values = effect_values(self.target, positions, z)
-        return {self.groups.block.name: values.reshape(*shape, *self.groups.block.shape)}
+        return {name: value.reshape(*shape, *value.shape[1:]) for name, value in values.items()}
 
 
 def _requirements_of_groups(requirements: Requirements) -> Requirements:
@@ -165,7 +165,8 @@ def integrated_plan(
     if when != "always":
         _require_small(groups, factorization.size)
     rng = np.random.default_rng(PREPARATION_SEED)
-    marginal = _group_target(target, groups, first_nodes(groups.law, groups.n_groups), root=1)
+    roots = [1] * len(groups.scales)
+    marginal = _group_target(target, groups, first_nodes(groups), roots)
     begin = marginal.factorization.ravel(factorization.unravel(start, {}))
     marginal, near, choice = with_placed_nodes(marginal, begin, rng)
     reference, _ = marginal.expand(near, rng)
@@ -173,27 +174,30 @@ def integrated_plan(
         marginal, reference = _in_the_square(target, marginal, reference, rng)
     needs = _requirements_of_groups(requirements)
     plan = GroupsPlan(marginal, needs, reference, complete=target, choice=choice)
-    mean, sd = effect_moments(marginal.group_rows, reference.centre)
+    moments = effect_moments(marginal.group_rows, reference.centre)
     # A first draw shows whether the effects can be drawn at all.
     plan.unravel(reference.centre, {})
 
     def draw() -> np.ndarray:
         position = marginal.factorization.in_support(plan.gaussian_draw(rng, 1.0))
         point = marginal.factorization.unravel(position, {})
-        z = mean + sd * rng.standard_normal(mean.size)
-        values = effect_values(marginal, position[None], z[None])[0]
-        return factorization.ravel(point | {groups.block.name: values.reshape(groups.block.shape)})
+        normal = rng.standard_normal(moments.mean.shape)
+        z = moments.mean + (moments.factor @ normal[:, :, None])[:, :, 0]
+        values = effect_values(marginal, position[None], z[None])
+        return factorization.ravel(point | {name: value[0] for name, value in values.items()})
 
     target.check(model, draw)
     return plan
 
 
-def _group_target(target: Target, groups: SmallGroups, nodes: Nodes, root: int) -> GroupTarget:
-    """Posterior of all parameters but the effects, with the scale to the power `root`."""
+def _group_target(
+    target: Target, groups: SmallGroups, nodes: Nodes, roots: Sequence[int]
+) -> GroupTarget:
+    """Posterior of all parameters but the effects, with their scales to powers."""
     factorization = target.factorization
-    reduced = without_effects(factorization, groups, root)
+    reduced = without_effects(factorization, groups, roots)
     functions, options = functions_of(target), target.compiled.compile_kwargs
-    layout = GroupLayout.from_functions(functions, groups, factorization.size, root)
+    layout = GroupLayout.from_functions(functions, groups, factorization.size, roots)
     marginal = GroupTarget(IntegratedModel(reduced, layout, nodes, options))
     # The prior may depend on variables of other steps.
     marginal.source.others[:] = target.source.others
@@ -201,8 +205,9 @@ def _group_target(target: Target, groups: SmallGroups, nodes: Nodes, root: int) 
 
 
 def _is_weak(target: GroupTarget, reference: Reference) -> bool:
-    """Whether the scale's standard deviation is no small share of the scale."""
-    k = target.compiled.layout.scale_at
+    """Whether the standard deviation of a scale is no small share of the scale."""
+    (scale,) = target.compiled.layout.scales
+    k = scale.coordinate
     sd = float(np.linalg.norm(reference.factor[k]))
     return sd > WEAK_SCALE * reference.centre[k]
 
@@ -212,9 +217,9 @@ def _in_the_square(
 ) -> tuple[GroupTarget, Reference]:
     """Target in the square of a weak scale, in which the log-likelihood is nearer to quadratic."""
     layout = marginal.compiled.layout
-    squared = _group_target(target, layout.groups, marginal.group_rows.nodes, root=2)
+    squared = _group_target(target, layout.groups, marginal.group_rows.nodes, [2])
     begin = reference.centre.copy()
-    begin[layout.scale_at] **= 2
+    begin[layout.scales[0].coordinate] **= 2
     try:
         return squared, squared.expand(begin, rng)[0]
     except ModeError:
@@ -227,10 +232,10 @@ def _require_small(groups: SmallGroups, size: int) -> None:
     rows = float((counts.astype(float) ** 2).sum() / max(counts.sum(), 1))
     if rows > MAX_ROWS_IN_GROUP:
         raise NotSeparableError(
-            f"{groups.factor.name!r} has {rows:,.0f} rows in the group of a typical row, and "
+            f"{groups.name!r} has {rows:,.0f} rows in the group of a typical row, and "
             f"effects one at a time are faster above {MAX_ROWS_IN_GROUP:.0f}"
         )
-    others = size - groups.n_groups
+    others = size - groups.coordinates.size
     if others > MAX_OTHERS:
         raise NotSeparableError(
             f"there are {others} other parameters, and effects one at a time are faster above "

@@ -1,11 +1,13 @@
 """Nodes of groups: placed where the integrand of each group is, then frozen.
 
-With nodes z = m + s x, x the Gauss-Hermite nodes of N(0, 1), and m and s the mean and standard
-deviation of a group's effect at the mode, the weights are w √(2π) s exp(x²/2) times the density of
-z. The nodes stay where they are: the sum is the same function everywhere. Many nodes for Student's
-t, whose tails no polynomial fits, are equally spaced in u of x = a sinh(u); ends have its tails.
+With nodes z = m + C x, x the products of Gauss-Hermite nodes of N(0, 1), m the mean and C C' the
+covariance of a group's q effects at the mode, the weights are w √(2π)^q |C| exp(|x|²/2) times the
+density of z. The nodes stay where they are: the sum is the same function everywhere. Many nodes for
+Student's t, whose tails no polynomial fits, are equally spaced in u of x = a sinh(u); ends have its
+tails.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -19,7 +21,7 @@ from pymc_minibatch_mh.reference.full_data import Derivatives, on_all_cores
 from pymc_minibatch_mh.reference.mode import LOOSE_TOLERANCE, Mode, whitening_factors
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
-from pymc_minibatch_mh.structure.small_groups import EffectLaw
+from pymc_minibatch_mh.structure.small_groups import EffectLaw, SmallGroups
 
 #: Numbers of nodes that are tried; number before they are chosen; number for exact integrals.
 COUNTS, FIRST_COUNT, EXACT_COUNT = (7, 9, 11, 13, 15, 21, 31, 41), 15, 61
@@ -64,7 +66,7 @@ class GroupTarget(Target):
 
     def term_and_row(self, row: int) -> tuple[str, int]:
         """Name of the effects, and number of a group."""
-        return self.compiled.layout.groups.factor.name, row
+        return self.compiled.layout.groups.name, row
 
     def at_nodes(self, nodes: Nodes) -> "GroupTarget":
         """The same posterior at other nodes."""
@@ -90,20 +92,42 @@ def standard_nodes(law: EffectLaw, count: int) -> tuple[np.ndarray, np.ndarray]:
     return x, np.log(weights) + 0.5 * x**2
 
 
-def placed_nodes(law: EffectLaw, mean: np.ndarray, sd: np.ndarray, count: int) -> Nodes:
-    """Nodes of groups whose effects have a mean and a standard deviation, shape (groups,) each."""
+def _product_nodes(law: EffectLaw, count: int, q: int) -> tuple[np.ndarray, np.ndarray]:
+    """Products of nodes in q dimensions, shape (q, count^q), and logarithms of their weights."""
     x, log_weights = standard_nodes(law, count)
-    z = mean[:, None] + sd[:, None] * x
-    log_weights = log_weights + np.log(sd)[:, None] + law.log_density(z)
-    if _is_stretched(law, count):
-        tails = stdtr(law.shape, z[:, [0, -1]] * [1.0, -1.0])
-        log_weights[:, [0, -1]] = np.logaddexp(log_weights[:, [0, -1]] - np.log(2.0), np.log(tails))
-    return Nodes(np.ascontiguousarray(z), np.ascontiguousarray(log_weights))
+    lines = np.array(np.meshgrid(*[x] * q, indexing="ij"))
+    logs = np.sum(np.meshgrid(*[log_weights] * q, indexing="ij"), axis=0)
+    return lines.reshape(q, -1), logs.ravel()
 
 
-def first_nodes(law: EffectLaw, n_groups: int, count: int = FIRST_COUNT) -> Nodes:
+class EffectMoments(NamedTuple):
+    """Means of effects, shape (groups, q), and factors of their covariances, (groups, q, q)."""
+
+    mean: np.ndarray
+    factor: np.ndarray
+
+    def nodes(self, law: EffectLaw, count: int) -> Nodes:
+        """Nodes for these moments, `count` of them in each direction."""
+        x, log_weights = _product_nodes(law, count, self.mean.shape[1])
+        z = self.mean[:, :, None] + self.factor @ x
+        log_sizes = np.linalg.slogdet(self.factor)[1][:, None]
+        log_weights = log_weights + log_sizes + law.log_density(z).sum(axis=1)
+        if _is_stretched(law, count):
+            tails = stdtr(law.shape, z[:, 0, [0, -1]] * [1.0, -1.0])
+            ends = log_weights[:, [0, -1]] - np.log(2.0)
+            log_weights[:, [0, -1]] = np.logaddexp(ends, np.log(tails))
+        return Nodes(z, log_weights)
+
+
+def first_moments(groups: SmallGroups) -> EffectMoments:
+    """Moments of effects by their prior."""
+    n, q = groups.coordinates.shape
+    return EffectMoments(np.zeros((n, q)), np.tile(np.eye(q), (n, 1, 1)))
+
+
+def first_nodes(groups: SmallGroups) -> Nodes:
     """Nodes before anything is known about the groups' effects."""
-    return placed_nodes(law, np.zeros(n_groups), np.ones(n_groups), count)
+    return first_moments(groups).nodes(groups.law, FIRST_COUNT)
 
 
 def values_at_nodes(
@@ -115,8 +139,8 @@ def values_at_nodes(
     return np.concatenate(list(on_all_cores(lambda task: rows.values_at(theta, task), tasks)))
 
 
-def effect_moments(rows: GroupRows, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each group's effect z given the position."""
+def effect_moments(rows: GroupRows, theta: np.ndarray) -> EffectMoments:
+    """Moments of each group's effects z given the position."""
     return _moments_of(_shares_of_nodes(rows, theta), rows.nodes.z)
 
 
@@ -128,27 +152,55 @@ def _shares_of_nodes(rows: GroupRows, theta: np.ndarray) -> np.ndarray:
         return np.exp(values - logsumexp(values, axis=1, keepdims=True))
 
 
-def _moments_of(shares: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    mean = (shares * z).sum(axis=1)
-    return mean, np.sqrt((shares * (z - mean[:, None]) ** 2).sum(axis=1))
+def _moments_of(shares: np.ndarray, z: np.ndarray) -> EffectMoments:
+    mean = (shares[:, None] * z).sum(axis=2)
+    centred = z - mean[:, :, None]
+    products = centred[:, :, None] * centred[:, None]
+    return EffectMoments(mean, _factor_of((shares[:, None, None] * products).sum(axis=3)))
+
+
+def _factor_of(covariance: np.ndarray) -> np.ndarray:
+    """Lower triangular factors of covariances, which may be singular, shape (groups, q, q)."""
+    factor = np.zeros(covariance.shape)
+    for k in range(covariance.shape[1]):
+        left = covariance[:, k:, k] - (factor[:, k:, :k] @ factor[:, k, :k, None])[:, :, 0]
+        pivot = np.sqrt(np.maximum(left[:, :1], 0.0))
+        factor[:, k:, k] = np.divide(left, pivot, where=pivot > 0.0, out=np.zeros_like(left))
+        factor[:, k, k] = pivot[:, 0]
+    return factor
 
 
 def placed_at(
-    target: GroupTarget, position: np.ndarray, sd: np.ndarray
-) -> tuple[GroupTarget, np.ndarray, np.ndarray]:
-    """Target with nodes for the effects at a position, their mean and sd; `sd` of the nodes now."""
+    target: GroupTarget, position: np.ndarray, before: EffectMoments
+) -> tuple[GroupTarget, EffectMoments]:
+    """Target with nodes for the effects at a position, and moments; `before`, of the nodes now."""
     law = target.compiled.layout.groups.law
     for _ in range(PLACEMENTS):
-        shares = _shares_of_nodes(target.group_rows, position)
-        mean, narrower = _moments_of(shares, target.group_rows.nodes.z)
-        # Between two nodes an effect that is narrower than their distance has no visible width.
-        before, sd = sd, np.maximum(narrower, MIN_SHRINKAGE * sd)
-        at_end = np.maximum(shares[:, 0], shares[:, -1]) > AT_END
-        sd[at_end] = GROWTH * before[at_end]
-        target = target.at_nodes(placed_nodes(law, mean, sd, FIRST_COUNT))
-        if np.abs(sd / before - 1.0).max() < SETTLED:
+        shares, nodes = _shares_of_nodes(target.group_rows, position), target.group_rows.nodes
+        moments = _widened(law, _moments_of(shares, nodes.z), before, shares)
+        change = np.abs(np.linalg.solve(before.factor, moments.factor) - np.eye(nodes.z.shape[1]))
+        target, before = target.at_nodes(moments.nodes(law, FIRST_COUNT)), moments
+        if change.max() < SETTLED:
             break
-    return target, mean, sd
+    return target, before
+
+
+def _widened(
+    law: EffectLaw, moments: EffectMoments, before: EffectMoments, shares: np.ndarray
+) -> EffectMoments:
+    """Moments whose factors are in no direction much below those of the nodes.
+
+    Between two nodes an effect that is narrower than their distance has no visible width.
+    """
+    q = moments.mean.shape[1]
+    turns, ratios, _ = np.linalg.svd(np.linalg.solve(before.factor, moments.factor))
+    floors = before.factor @ turns * np.maximum(ratios, MIN_SHRINKAGE)[:, None]
+    narrow = (ratios < MIN_SHRINKAGE).any(axis=1)[:, None, None]
+    factor = np.where(narrow, _factor_of(floors @ floors.swapaxes(1, 2)), moments.factor)
+    x, _ = _product_nodes(law, FIRST_COUNT, q)
+    ends = np.concatenate([x == x.min(), x == x.max()])
+    at_end = (shares @ ends.T > AT_END).any(axis=1)[:, None, None]
+    return EffectMoments(moments.mean, np.where(at_end, GROWTH * before.factor, factor))
 
 
 def with_placed_nodes(
@@ -156,33 +208,33 @@ def with_placed_nodes(
 ) -> tuple[GroupTarget, np.ndarray, NodeChoice]:
     """Target with frozen nodes for the posterior near a start, its mode, and the choice."""
     groups, position = target.compiled.layout.groups, start
-    sd = np.ones(groups.n_groups)
+    moments = first_moments(groups)
     # Nodes of effects that are far off would mislead the search for the mode.
     if np.isfinite(target.log_likelihood(position)):
-        target, _, sd = placed_at(target, position, sd)
+        target, moments = placed_at(target, position, moments)
     position = target.mode(position, rng, LOOSE_TOLERANCE).position
-    position, target, mean, sd = _climb(target, position, sd)
+    position, target, moments = _climb(target, position, moments)
     mode = target.mode(position, rng, LOOSE_TOLERANCE)
     points = _ErrorPoints.near(mode, target, rng)
-    nodes, choice = _choose_nodes(target, mean, sd, points)
+    nodes, choice = _choose_nodes(target, moments, points)
     if not choice.error < MAX_LAST_ERROR:
         raise NotSeparableError(
-            f"{groups.factor.name!r} has effects that are too narrow or too wide for "
+            f"{groups.name!r} has effects that are too narrow or too wide for "
             f"{choice.n_nodes} nodes: their log-likelihood has an error of {choice.error:.2g}"
         )
     return target.at_nodes(nodes), mode.position, choice
 
 
 def _climb(
-    target: GroupTarget, position: np.ndarray, sd: np.ndarray
-) -> tuple[np.ndarray, GroupTarget, np.ndarray, np.ndarray]:
-    """Newton steps to the mode, and nodes there with their mean and sd.
+    target: GroupTarget, position: np.ndarray, moments: EffectMoments
+) -> tuple[np.ndarray, GroupTarget, EffectMoments]:
+    """Newton steps to the mode, and nodes there with their moments.
 
     The derivatives at nodes that are placed at a position are exact, but further away than the
     width of narrow effects values are not: nodes are placed anew after each step.
     """
     ends = target.factorization.boundary
-    target, mean, sd = placed_at(target, position, sd)
+    target, moments = placed_at(target, position, moments)
     density = _density_at(target, position)
     for _ in range(MAX_STEPS):
         step = quadratic_of(density.hessian).step(density.gradient)
@@ -191,15 +243,15 @@ def _climb(
         for _ in range(MAX_HALVINGS):
             tried = position + step
             if (tried[ends] > 0.5 * position[ends]).all():
-                there = placed_at(target, tried, sd)
+                there = placed_at(target, tried, moments)
                 higher = _density_at(there[0], tried)
                 if higher.value > density.value:
-                    position, density, (target, mean, sd) = tried, higher, there
+                    position, density, (target, moments) = tried, higher, there
                     break
             step = 0.5 * step
         else:
             break
-    return position, target, mean, sd
+    return position, target, moments
 
 
 def _density_at(target: GroupTarget, position: np.ndarray) -> Derivatives:
@@ -208,9 +260,9 @@ def _density_at(target: GroupTarget, position: np.ndarray) -> Derivatives:
 
 
 class _ErrorPoints(NamedTuple):
-    """Positions with weights, for averages over the posterior.
+    """Positions with weights, shapes (scales, n, d) and (n,), for averages over the posterior.
 
-    Errors grow by exponentials of the scale: along it, positions are Gauss-Hermite nodes.
+    Errors grow by exponentials of a scale: along it, positions are Gauss-Hermite nodes.
     """
 
     positions: np.ndarray
@@ -220,64 +272,73 @@ class _ErrorPoints(NamedTuple):
     def near(cls, mode: Mode, target: GroupTarget, rng: np.random.Generator) -> Self:
         """Positions of the normal approximation at a mode."""
         x, weights = hermegauss(ERROR_POINTS)
-        factor = whitening_factors(mode.precision)[1]
-        line = factor[target.compiled.layout.scale_at]
-        line = line / np.linalg.norm(line)
-        w = rng.standard_normal((ERROR_POINTS, line.size))
-        w += np.outer(x - w @ line, line)
-        positions = target.factorization.in_support(mode.position + w @ factor.T)
-        return cls(positions, weights / weights.sum())
+        factor, positions = whitening_factors(mode.precision)[1], []
+        for scale in target.compiled.layout.scales:
+            line = factor[scale.coordinate]
+            line = line / np.linalg.norm(line)
+            w = rng.standard_normal((ERROR_POINTS, line.size))
+            w += np.outer(x - w @ line, line)
+            positions.append(target.factorization.in_support(mode.position + w @ factor.T))
+        return cls(np.array(positions), weights / weights.sum())
 
     def sd_of(self, numbers: np.ndarray) -> float:
-        """Standard deviation of numbers at the positions; NaN if one is not finite."""
+        """Largest sd of numbers at the positions along a scale; NaN if one is not finite."""
         numbers = np.where(np.isfinite(numbers), numbers, np.nan)
-        return float(np.sqrt(self.weights @ (numbers - self.weights @ numbers) ** 2))
+        return float(max(np.sqrt(self.weights @ (x - self.weights @ x) ** 2) for x in numbers))
 
 
 def _choose_nodes(
-    target: GroupTarget, mean: np.ndarray, sd: np.ndarray, points: _ErrorPoints
+    target: GroupTarget, moments: EffectMoments, points: _ErrorPoints
 ) -> tuple[Nodes, NodeChoice]:
     """Fewest nodes whose error, against nodes placed at each position, is small enough.
 
     Some groups propose a number, by an error that is the same in all groups; all groups decide.
     """
-    rows, law = target.group_rows, target.compiled.layout.groups.law
-    exact = _exact_values(target, sd, points)
+    rows, groups = target.group_rows, target.compiled.layout.groups
+    exact = _at_points(points, lambda x: _exact_values(target, moments, x))
 
-    def error(nodes: Nodes, groups: np.ndarray) -> float:
+    def error(nodes: Nodes, numbers: np.ndarray) -> float:
         placed = rows.at_nodes(nodes)
-        values = (values_at_nodes(placed, x, groups) for x in points.positions)
-        totals = np.array([logsumexp(value, axis=1).sum() for value in values])
+        values = _at_points(points, lambda x: _log_sums(placed, x, numbers))
         with np.errstate(invalid="ignore"):
-            errors = totals - exact[:, groups].sum(axis=1)
-        return points.sd_of(errors) * mean.size / groups.size
+            errors = values.sum(axis=-1) - exact[..., numbers].sum(axis=-1)
+        return points.sd_of(errors) * groups.n_groups / numbers.size
 
-    some = np.linspace(0, mean.size - 1, min(SOME_GROUPS, mean.size)).astype(np.int64)
-    rules = ((count, placed_nodes(law, mean, sd, count)) for count in COUNTS)
+    last = groups.n_groups - 1
+    some = np.linspace(0, last, min(SOME_GROUPS, last + 1)).astype(np.int64)
+    rules = ((count, moments.nodes(groups.law, count)) for count in COUNTS)
     few = (count for count, nodes in rules if error(nodes, some) < MAX_ERROR)
     for count in COUNTS[COUNTS.index(next(few, COUNTS[-1])) :]:
-        placed = rows.at_nodes(placed_nodes(law, mean, sd, count))
+        placed = rows.at_nodes(moments.nodes(groups.law, count))
         nodes = _without_light_nodes(placed, points)
-        choice = NodeChoice(count, error(nodes, np.arange(mean.size)))
+        choice = NodeChoice(count, error(nodes, np.arange(last + 1)))
         if choice.error < MAX_ERROR:
             break
     return nodes, choice
 
 
-def _exact_values(target: GroupTarget, sd: np.ndarray, points: _ErrorPoints) -> np.ndarray:
-    """Log-likelihood of each group by nodes placed at each position, shape (positions, groups)."""
-    law, values = target.compiled.layout.groups.law, []
-    for position in points.positions:
-        placed, mean, own_sd = placed_at(target, position, sd)
-        rows = placed.group_rows.at_nodes(placed_nodes(law, mean, own_sd, EXACT_COUNT))
-        values.append(logsumexp(values_at_nodes(rows, position), axis=1))
-    return np.array(values)
+def _at_points(points: _ErrorPoints, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Values of a function at all positions, shape (scales, n, ...)."""
+    return np.array([[function(x) for x in line] for line in points.positions])
+
+
+def _log_sums(rows: GroupRows, theta: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
+    """Log-likelihood of some groups, by default of all, shape (groups,)."""
+    return logsumexp(values_at_nodes(rows, theta, groups), axis=1)
+
+
+def _exact_values(target: GroupTarget, moments: EffectMoments, position: np.ndarray) -> np.ndarray:
+    """Log-likelihood of each group by nodes placed at a position, shape (groups,)."""
+    law = target.compiled.layout.groups.law
+    placed, refined = placed_at(target, position, moments)
+    return _log_sums(placed.group_rows.at_nodes(refined.nodes(law, EXACT_COUNT)), position)
 
 
 def _without_light_nodes(rows: GroupRows, points: _ErrorPoints) -> Nodes:
     """Nodes without those that weigh nothing: they would only spoil the bounds."""
-    square = np.zeros(rows.nodes.z.shape)
-    for position, weight in zip(*points, strict=True):
-        square += weight * _shares_of_nodes(rows, position) ** 2
+    square = np.zeros(rows.nodes.log_weights.shape)
+    for line in points.positions:
+        for position, weight in zip(line, points.weights, strict=True):
+            square += weight * _shares_of_nodes(rows, position) ** 2 / len(points.positions)
     light = square < (LIGHT / rows.layout.groups.n_groups) ** 2
     return rows.nodes._replace(log_weights=np.where(light, -np.inf, rows.nodes.log_weights))

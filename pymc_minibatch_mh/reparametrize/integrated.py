@@ -21,52 +21,57 @@ class ScaleRoot(InverseShape):
     """Coordinates τ^root instead of log τ, for the scale of effects that are integrated out."""
 
 
-def without_effects(factorization: Factorization, groups: SmallGroups, root: int) -> Factorization:
-    """Posterior of all parameters but the effects of groups; their scale τ is τ^root.
+def without_effects(
+    factorization: Factorization, groups: SmallGroups, roots: Sequence[int]
+) -> Factorization:
+    """Posterior of all parameters but the effects of groups; each of their scales τ is τ^root.
 
     Its terms are the model's own. NotSeparableError if the prior does not split.
     """
     plain = factorization.unmapped or factorization
-    start, stop = groups.block.start, groups.block.stop
-    size = plain.size - (stop - start)
-    position = plain.position.type.clone(shape=(size,))("position")
-    left = np.delete(np.arange(plain.size), np.arange(start, stop))
-    prior = prior_without(plain, groups.factor)
+    new, moved = groups.without(plain.size), groups.coordinates
+    left = np.setdiff1d(np.arange(plain.size), moved)
+    position = plain.position.type.clone(shape=(left.size,))("position")
+    prior = prior_without(plain, groups.effects[0].factor)
+    names = [block.name for block in groups.blocks]
     natural = {
         name: graph
         for block, (name, graph) in zip(plain.blocks, plain.natural.items(), strict=True)
-        if block.name != groups.block.name
+        if block.name not in names
     }
     graphs = [prior, *natural.values()]
-    prior, *rest = clone_replace(graphs, _moved_slices(graphs, plain, position, start, stop))
+    prior, *rest = clone_replace(graphs, _moved_slices(graphs, plain, position, moved))
     blocks = tuple(
-        replace(
-            b, start=int(np.searchsorted(left, b.start)), stop=int(np.searchsorted(left, b.stop))
-        )
+        replace(b, start=int(new[b.start]), stop=int(new[b.start]) + b.stop - b.start)
         for b in plain.blocks
-        if b.name != groups.block.name
+        if b.name not in names
     )
     reduced = replace(
         plain, position=position, blocks=blocks, prior=prior.astype("float64"), unmapped=None,
-        natural=dict(zip(natural, rest, strict=True)), maps=(), integrated=(groups.block,),
+        natural=dict(zip(natural, rest, strict=True)), maps=(), integrated=groups.blocks,
         lower=plain.lower[left], upper=plain.upper[left],
     )  # fmt: skip
-    scale_at = int(np.searchsorted(left, groups.scale))
+    pairs = zip(groups.scales, roots, strict=True)
+    scales = [_scale_root(reduced, int(new[x.coordinate]), n) for x, n in pairs if x.is_log]
+    is_moved = [bool(x.moved_indices & set(moved.flat)) for x in factorization.maps]
+    others = [x.renumbered(new) for x, m in zip(factorization.maps, is_moved, strict=True) if not m]
+    return reparametrize_by(reduced, [*others, *scales])
+
+
+def _scale_root(reduced: Factorization, scale_at: int, root: int) -> ScaleRoot:
+    """Coordinate τ^root in the place of log τ."""
     name = reduced.name_at(scale_at)
     # A variable without a transform is the logarithm of the scale.
-    label = f"exp({name})" if any(b.name == name for b in blocks) else name
+    label = f"exp({name})" if any(b.name == name for b in reduced.blocks) else name
     label = label if root == 1 else f"{label}²"
-    scale = ScaleRoot(name, np.array([scale_at]), label, -1.0 / root)
-    new = np.searchsorted(left, np.arange(plain.size))
-    others = [x.renumbered(new) for x in factorization.maps if start not in x.moved_indices]
-    return reparametrize_by(reduced, [*others, scale])
+    return ScaleRoot(name, np.array([scale_at]), label, -1.0 / root)
 
 
 def _moved_slices(
-    graphs: Sequence[Variable], plain: Factorization, position: Variable, start: int, stop: int
+    graphs: Sequence[Variable], plain: Factorization, position: Variable, moved: np.ndarray
 ) -> dict[Variable, Variable]:
     """Slices of the position in graphs, and their equivalents in a position without effects."""
-    moved = {}
+    slices = {}
     for variable in ancestors(graphs):
         node = variable.owner
         if (
@@ -77,12 +82,12 @@ def _moved_slices(
             continue
         (index,) = get_idx_list(node.inputs, node.op.idx_list)
         first, last = _ends_of(index, plain.size)
-        shift = stop - start if first >= stop else 0
-        if start < last and first < stop:
+        if ((first <= moved) & (moved < last)).any():
             raise NotSeparableError("the prior of other parameters depends on the effects")
+        shift = int((moved < first).sum())
         piece = position[first - shift : last - shift]
-        moved[variable] = piece if variable.type.ndim else piece[0]
-    return moved
+        slices[variable] = piece if variable.type.ndim else piece[0]
+    return slices
 
 
 def _ends_of(index: Any, size: int) -> tuple[int, int]:

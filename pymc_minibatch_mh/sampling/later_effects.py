@@ -72,7 +72,7 @@ def draw_effects(
             f"step={type(step).__name__} integrates no effects out, so its traces have all of "
             "them. Leave this call out."
         )
-    block = integrated[0]
+    (block,) = integrated
     numbers = None
     if groups is not None:
         numbers = [check_integer("groups", k, 0) for k in groups]

@@ -1,8 +1,9 @@
 """Grouping factor whose effects can be integrated out, one for each row.
 
 Given all other parameters its effects are independent, so the likelihood of a group, with its
-effect α = μ + τ z integrated over, is a factor of the posterior: the group is the observation. The
-law of z is fixed, μ is affine in other coordinates, and τ is proportional to exp(φ).
+effects α = μ + L z integrated over, is a factor of the posterior: the group is the observation. The
+law of z is fixed, μ is affine in other coordinates, and an entry of the lower triangular L is
+proportional to a coordinate φ, or to exp(φ).
 """
 
 from collections.abc import Sequence
@@ -60,29 +61,62 @@ class EffectLaw(NamedTuple):
         return total - half * np.log1p(z**2 / self.shape)
 
 
-@dataclass(frozen=True, eq=False)
-class SmallGroups:
-    """Effects α = μ + τ z to integrate out, with τ = spread exp(φ) and φ the coordinate `scale`.
+class EffectScale(NamedTuple):
+    """Entry of L: spread × coordinate, or spread × exp(coordinate) if the coordinate is a log."""
 
-    μ = offset + Σ weight × coordinate, over the pairs in `location`. The model's own variable is
-    `shift` + `width` z, or α itself if `width` is 0. `levels` has the group of each row, by term.
+    row: int
+    column: int
+    coordinate: int
+    spread: float
+    is_log: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class GroupEffect:
+    """An effect α of each group, with μ = offset + Σ weight × coordinate, by pairs in `location`.
+
+    The model's own variable is `width` z, or α itself if `width` is 0.
     """
 
     factor: GroupingFactor
     block: Block
-    law: EffectLaw
     location: tuple[tuple[int, float], ...]
     offset: float
-    spread: float
-    scale: int
-    levels: tuple[np.ndarray, ...]
-    shift: float = 0.0
     width: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class SmallGroups:
+    """Effects α = μ + L z to integrate out, L by its entries `scales`; groups of rows by term."""
+
+    effects: tuple[GroupEffect, ...]
+    law: EffectLaw
+    scales: tuple[EffectScale, ...]
+    levels: tuple[np.ndarray, ...]
 
     @property
     def n_groups(self) -> int:
         """Number of levels."""
-        return self.factor.places.size
+        return self.effects[0].factor.places.size
+
+    @property
+    def name(self) -> str:
+        """Names of the effects."""
+        return " and ".join(dict.fromkeys(effect.factor.name for effect in self.effects))
+
+    @property
+    def coordinates(self) -> np.ndarray:
+        """Coordinates of the effects, shape (groups, effects)."""
+        return np.stack([effect.factor.places for effect in self.effects], axis=1)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Value variables that consist of the effects."""
+        return tuple({effect.block.name: effect.block for effect in self.effects}.values())
+
+    def without(self, size: int) -> np.ndarray:
+        """Numbers of `size` coordinates after those of the effects are left out."""
+        return np.searchsorted(np.setdiff1d(np.arange(size), self.coordinates), np.arange(size))
 
 
 class _Prior(NamedTuple):
@@ -109,11 +143,11 @@ def find_small_groups(
     maps = [x for x in factorization.maps if block.start in x.moved_indices]
     location, offset = _affine_parts(prior.location, factor)
     if maps:
-        parts = _through_map(maps, prior, factor)
+        effect, scale = _through_map(maps, prior, factor, block)
     else:
-        scale, spread = _scale_coordinate(as_factor(prior.scale), factor)
-        parts = {"location": location, "offset": offset, "scale": scale, "spread": spread}
-    groups = SmallGroups(factor, block, prior.law, levels=levels, **parts)
+        scale = EffectScale(0, 0, *_scale_coordinate(as_factor(prior.scale), factor))
+        effect = GroupEffect(factor, block, location, offset)
+    groups = SmallGroups((effect,), prior.law, (scale,), levels)
     _require_apart(factorization, functions, groups)
     return groups
 
@@ -216,7 +250,9 @@ def _scale_coordinate(scale: PositionFactor | None, factor: GroupingFactor) -> t
     )
 
 
-def _through_map(maps: Sequence[Bijection], prior: _Prior, factor: GroupingFactor) -> dict:
+def _through_map(
+    maps: Sequence[Bijection], prior: _Prior, factor: GroupingFactor, block: Block
+) -> tuple[GroupEffect, EffectScale]:
     """Location and scale of effects that the model writes as a scale times a variable."""
     bijection: Any = maps[0]
     numbers = [x.value for x in prior[1:] if isinstance(x, Constant)]
@@ -229,23 +265,25 @@ def _through_map(maps: Sequence[Bijection], prior: _Prior, factor: GroupingFacto
     shift, width = map(float, numbers)
     if shift:
         raise NotSeparableError(f"{factor.name!r} has a standardised prior with a mean")
-    return {
-        "location": tuple(location), "offset": 0.0, "scale": scale, "spread": spread * width,
-        "shift": shift, "width": width,
-    }  # fmt: skip
+    effect = GroupEffect(factor, block, tuple(location), 0.0, width)
+    return effect, EffectScale(0, 0, scale, spread * width)
 
 
 def _require_apart(
     factorization: Factorization, functions: Sequence[RowFunction], groups: SmallGroups
 ) -> None:
     """Raise NotSeparableError if the scale occurs elsewhere, or another map moves the location."""
-    names, start = factorization.coordinate_names, groups.block.start
-    if groups.scale in {k for k, _ in groups.location}:
-        raise NotSeparableError(f"{names[groups.scale]!r} is in the mean of the effects as well")
-    if groups.scale in read_coordinates(predictor_forms(functions)):
-        raise NotSeparableError(f"{names[groups.scale]!r} is in the likelihood by itself as well")
-    others = [x for x in factorization.maps if start not in x.moved_indices]
-    taken = {groups.scale, *(k for k, _ in groups.location)}
+    names, moved = factorization.coordinate_names, set(groups.coordinates.flat)
+    scales = [scale.coordinate for scale in groups.scales]
+    means = {k for effect in groups.effects for k, _ in effect.location}
+    read = read_coordinates(predictor_forms(functions))
+    for scale in scales:
+        if scale in means:
+            raise NotSeparableError(f"{names[scale]!r} is in the mean of the effects as well")
+        if scale in read:
+            raise NotSeparableError(f"{names[scale]!r} is in the likelihood by itself as well")
+    others = [x for x in factorization.maps if moved.isdisjoint(x.moved_indices)]
+    taken = means.union(scales)
     for other in others:
         if taken & other.coordinates:
             raise NotSeparableError(f"{other.name!r} depends on the scale or the mean as well")

@@ -21,8 +21,8 @@ from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.node_rule import (
     GroupTarget,
     effect_moments,
+    first_moments,
     placed_at,
-    placed_nodes,
 )
 
 N, G = 240, 60
@@ -42,10 +42,10 @@ def posterior(name, root=1):
     model, target = made(name, N, G, root)[3:]
     start, rng = target.factorization.ravel(model.initial_point()), np.random.default_rng(1)
     mode = target.mode(start, rng, 0.3).position
-    target = placed_at(target, mode, np.ones(G))[0]
-    mean, sd = effect_moments(target.group_rows, mode)
-    law = target.compiled.layout.groups.law
-    target = target.at_nodes(placed_nodes(law, mean, sd, 11))
+    groups = target.compiled.layout.groups
+    target = placed_at(target, mode, first_moments(groups))[0]
+    moments = effect_moments(target.group_rows, mode)
+    target = target.at_nodes(moments.nodes(groups.law, 11))
     return target, target.expand(mode, rng)[0]
 
 
@@ -126,7 +126,8 @@ def test_no_remainder_exceeds_its_bound(name, root, ball):
     target, reference = posterior(name, root)
     scale, tried, least = BALLS[ball]
     smaller, tables = bounded(target, reference, scale)
-    assert tables.squared == (-1 if root == 1 else target.compiled.layout.scale_at)
+    (scale,) = target.compiled.layout.scales
+    assert tables.squared == (-1 if root == 1 else scale.coordinate)
     remainders, rng = Remainders(target, smaller, tables), np.random.default_rng(3)
     found = [remainders.largest(k, rng) for k in tried]
     assert max(found) <= 1.0
@@ -171,7 +172,7 @@ def test_rows_in_blocks_are_bounded_as_well():
         family.write(more, y[order])
     target = target_of(repeated)
     position = target.factorization.ravel(model.initial_point())
-    target = placed_at(target, position, np.ones(4))[0]
+    target = placed_at(target, position, first_moments(target.compiled.layout.groups))[0]
     factor = 0.0002 * np.eye(position.size)
     reference = expansion(target, position, factor)
     tables = NodeBoundsPass(target.group_rows, reference).tables()
@@ -207,7 +208,7 @@ def test_bounds_of_one_node_are_an_integral(size, inner, monkeypatch):
         effect = pm.Normal("a", pm.Normal("mu", 0.0, 1.0), pm.HalfNormal("tau"), shape=60)
         pm.Poisson("y", pm.math.exp(effect[group]), observed=rng.poisson(1.0, group.size))
     z = np.linspace(-1.0, 2.0, 60)
-    target = target_of(model).at_nodes(Nodes(z[:, None], np.zeros((60, 1))))
+    target = target_of(model).at_nodes(Nodes(z[:, None, None], np.zeros((60, 1))))
     reference = expansion(target, np.array([0.3, 0.8]), np.diag([size, 0.7 * size]))
     tables = NodeBoundsPass(target.group_rows, reference).tables()
     radii = np.sqrt(chdtri(2, TAILS))
@@ -266,7 +267,7 @@ def counts_with_a_mean(zero, n_groups=60):
 
 def at_hand(target, z, size=0.02):
     """Return a posterior with nodes of equal weights, and an expansion about a mean of 3."""
-    nodes = Nodes(np.ascontiguousarray(z), np.zeros_like(z))
+    nodes = Nodes(np.ascontiguousarray(z)[:, None], np.zeros_like(z))
     target, centre = target.at_nodes(nodes), np.array([3.0, 1.0])
     return target, expansion(target, centre, size * np.eye(2))
 

@@ -177,7 +177,7 @@ def test_values_of_nodes_are_weights_and_rows():
     found = rows.values_at(position, numbers)
     for k, g in enumerate(numbers):
         own = np.flatnonzero(d.group == g)
-        effects = values["mu"] + values["tau"] * rows.nodes.z[g]
+        effects = values["mu"] + values["tau"] * rows.nodes.z[g, 0]
         expected = [family.logp(d, y, values, a, own).sum() for a in effects]
         np.testing.assert_allclose(found[k], rows.nodes.log_weights[g] + expected, rtol=1e-12)
 
@@ -188,12 +188,12 @@ def test_impossible_nodes_have_no_share():
     position, _ = position_near(target, model)
     nodes = target.group_rows.nodes
     few = nodes._replace(
-        z=np.ascontiguousarray(nodes.z[:, 3:-3]),
+        z=np.ascontiguousarray(nodes.z[:, :, 3:-3]),
         log_weights=np.ascontiguousarray(nodes.log_weights[:, 3:-3]),
     )
     without = nodes._replace(z=nodes.z.copy(), log_weights=nodes.log_weights.copy())
     without.log_weights[:, [0, 1, 2, -3, -2, -1]] = -np.inf
-    without.z[:, 0] = 1e300
+    without.z[:, :, 0] = 1e300
     both = [target.at_nodes(x).full_data for x in (few, without)]
     found = [x.likelihood(position, hessian=True) for x in both]
     for field in ("value", "gradient", "hessian"):
@@ -225,7 +225,7 @@ def test_sums_of_absolute_values_are_the_scale_of_rounding_errors():
     for k, g in enumerate(numbers):
         own, nodes = np.flatnonzero(d.group == g), rows.nodes
         logp = np.array([
-            family.logp(d, y, values, values["mu"] + values["tau"] * z, own) for z in nodes.z[g]
+            family.logp(d, y, values, values["mu"] + values["tau"] * z, own) for z in nodes.z[g, 0]
         ])  # fmt: skip
         total = nodes.log_weights[g] + logp.sum(axis=1)
         shares = np.exp(total - np.logaddexp.reduce(total))

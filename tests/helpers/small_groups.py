@@ -9,10 +9,10 @@ from pymc_minibatch_mh.compiled.integrated_model import IntegratedModel
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import Factorization, factorize
 from pymc_minibatch_mh.reference.node_rule import (
+    EffectMoments,
     GroupTarget,
     effect_moments,
     first_nodes,
-    placed_nodes,
 )
 from pymc_minibatch_mh.reparametrize.integrated import without_effects
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
@@ -30,7 +30,8 @@ class Reading(NamedTuple):
     def location(self):
         """Weights of the effects' mean, by the names of the coordinates."""
         names = self.whole.coordinate_names
-        return {names[k]: weight for k, weight in self.groups.location}
+        (effect,) = self.groups.effects
+        return {names[k]: weight for k, weight in effect.location}
 
 
 def read(model, observed=None):
@@ -47,15 +48,22 @@ def read(model, observed=None):
 def target_of(model, root=1):
     """Return the posterior without the effects, at nodes that know nothing of the data."""
     whole, functions, groups = read(model)
-    reduced = without_effects(whole, groups, root)
-    layout = GroupLayout.from_functions(functions, groups, whole.size, root)
-    return GroupTarget(IntegratedModel(reduced, layout, first_nodes(groups.law, groups.n_groups)))
+    roots = [root if scale.is_log else 1 for scale in groups.scales]
+    reduced = without_effects(whole, groups, roots)
+    layout = GroupLayout.from_functions(functions, groups, whole.size, roots)
+    return GroupTarget(IntegratedModel(reduced, layout, first_nodes(groups)))
+
+
+def moments_of(mean, sd):
+    """Return moments of one effect of each group, from means and standard deviations."""
+    return EffectMoments(mean[:, None], sd[:, None, None])
 
 
 def placed_at(target, position, count=61, rounds=6):
     """Return the target with many nodes, placed where the effects are given a position."""
     law = target.compiled.layout.groups.law
     for _ in range(rounds):
-        mean, sd = effect_moments(target.group_rows, position)
-        target = target.at_nodes(placed_nodes(law, mean, np.maximum(sd, 0.01), count))
+        moments = effect_moments(target.group_rows, position)
+        factor = np.maximum(moments.factor, 0.01 * np.eye(moments.mean.shape[1]))
+        target = target.at_nodes(moments._replace(factor=factor).nodes(law, count))
     return target

@@ -9,14 +9,14 @@ import pytest
 from scipy import integrate, special, stats
 
 from helpers.group_families import FAMILIES, made
+from helpers.small_groups import moments_of, read, target_of
 from helpers.small_groups import placed_at as placed_well
-from helpers.small_groups import target_of
 from pymc_minibatch_mh.reference import node_rule
 from pymc_minibatch_mh.reference.node_rule import (
     GroupTarget,
     effect_moments,
+    first_moments,
     first_nodes,
-    placed_nodes,
     with_placed_nodes,
 )
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
@@ -84,26 +84,26 @@ def error_over_draws(target, reference, count=12, seed=7):
 @pytest.mark.parametrize("name", list(LAWS))
 def test_nodes_integrate_polynomials_times_the_law(name):
     law, expected = LAWS[name]
-    nodes = placed_nodes(law, np.array([0.0, 0.3]), np.array([1.0, 1.4]), 61)
+    nodes = moments_of(np.array([0.0, 0.3]), np.array([1.0, 1.4])).nodes(law, 61)
     weights = np.exp(nodes.log_weights)
     tolerance = 1e-12 if name == "normal" else 2e-6
     for power in (0, 1, 2, 4):
-        moments = (weights * nodes.z**power).sum(axis=1)
+        moments = (weights * nodes.z[:, 0] ** power).sum(axis=1)
         np.testing.assert_allclose(moments, expected.moment(power) if power else 1.0,
                                    atol=tolerance * 30**power)  # fmt: skip
 
 
 def test_first_nodes_are_those_of_the_law():
-    nodes = first_nodes(EffectLaw("normal"), 3)
+    nodes = first_nodes(read(intercepts(1.0, 9, 3)).groups)
     x, weights = np.polynomial.hermite_e.hermegauss(node_rule.FIRST_COUNT)
-    np.testing.assert_allclose(nodes.z, np.tile(x, (3, 1)))
+    np.testing.assert_allclose(nodes.z[:, 0], np.tile(x, (3, 1)))
     np.testing.assert_allclose(np.exp(nodes.log_weights[1]), weights / np.sqrt(2 * np.pi))
 
 
 def test_narrow_integrands_are_integrated_by_nodes_that_are_placed_there():
     law, mean, sd = EffectLaw("normal"), np.array([1.7]), np.array([0.003])
-    nodes = placed_nodes(law, mean, sd, 15)
-    values = nodes.log_weights + stats.norm.logpdf(nodes.z, 1.7004, 0.0029)
+    nodes = moments_of(mean, sd).nodes(law, 15)
+    values = nodes.log_weights + stats.norm.logpdf(nodes.z[:, 0], 1.7004, 0.0029)
     expected = stats.norm.logpdf(1.7004, 0.0, np.hypot(1.0, 0.0029))
     assert np.logaddexp.reduce(values, axis=1) == pytest.approx(expected, abs=1e-9)
 
@@ -118,8 +118,8 @@ def test_many_nodes_integrate_tails_of_students_t(nu, count, error):
         return special.expit(1.5 * z) ** 4
 
     mean, sd = np.array([0.9]), np.array([1.1])
-    nodes = placed_nodes(law, mean, sd, count)
-    moments = [np.exp(nodes.log_weights) @ f for f in (np.ones(count), likelihood(nodes.z[0]))]
+    nodes = moments_of(mean, sd).nodes(law, count)
+    moments = [np.exp(nodes.log_weights) @ f for f in (np.ones(count), likelihood(nodes.z[0, 0]))]
     expected = integrate.quad(lambda z: stats.t.pdf(z, nu) * likelihood(z), -np.inf, np.inf,
                               epsabs=1e-12, epsrel=1e-12)[0]  # fmt: skip
     np.testing.assert_allclose(np.ravel(moments), [1.0, expected], rtol=error)
@@ -184,7 +184,7 @@ def test_narrow_effects_do_not_fix_the_scale(name):
     """Nodes do not follow the scale: the posterior would be as wide as the nodes are far apart."""
     arguments, settings = HARD[name]
     target, _, _, (reference, _) = choices(*arguments, **settings)
-    at = target.compiled.layout.scale_at
+    at = target.compiled.layout.scales[0].coordinate
     sd = np.linalg.norm(reference.factor[at])
     n_groups = arguments[2]
     assert reference.centre[at] == pytest.approx(0.8, abs=4.0 * 0.8 / np.sqrt(2 * n_groups))
@@ -212,8 +212,9 @@ def test_wider_effects_have_more_nodes():
 
 def test_nodes_are_at_the_mean_and_the_width_of_the_effects():
     target, position, choice, _ = choices("bernoulli", 1_200, 200)
-    z, (x, _) = target.group_rows.nodes.z, np.polynomial.hermite_e.hermegauss(choice.n_nodes)
-    mean, sd = effect_moments(placed_well(target, position, 61).group_rows, position)
+    z, (x, _) = target.group_rows.nodes.z[:, 0], np.polynomial.hermite_e.hermegauss(choice.n_nodes)
+    moments = effect_moments(placed_well(target, position, 61).group_rows, position)
+    mean, sd = moments.mean[:, 0], moments.factor[:, 0, 0]
     np.testing.assert_allclose((z[:, -1] + z[:, 0]) / 2.0, mean, atol=0.03)
     np.testing.assert_allclose((z[:, -1] - z[:, 0]) / (x[-1] - x[0]), sd, rtol=0.05)
 
@@ -221,12 +222,12 @@ def test_nodes_are_at_the_mean_and_the_width_of_the_effects():
 def test_nodes_without_a_share_have_no_weight():
     target, position, choice, _ = choices("poisson", 1_200, 200)
     rows, law = target.group_rows, target.compiled.layout.groups.law
-    z, (x, _) = rows.nodes.z, np.polynomial.hermite_e.hermegauss(choice.n_nodes)
+    z, (x, _) = rows.nodes.z[:, 0], np.polynomial.hermite_e.hermegauss(choice.n_nodes)
     mean, sd = (z[:, -1] + z[:, 0]) / 2.0, (z[:, -1] - z[:, 0]) / (x[-1] - x[0])
-    every = placed_nodes(law, mean, sd, choice.n_nodes)
+    every = moments_of(mean, sd).nodes(law, choice.n_nodes)
     light = np.isneginf(rows.nodes.log_weights)
     assert light.any()
-    np.testing.assert_allclose(every.z, z, atol=1e-12)
+    np.testing.assert_allclose(every.z[:, 0], z, atol=1e-12)
     np.testing.assert_allclose(every.log_weights[~light], rows.nodes.log_weights[~light])
     values = rows.at_nodes(every).values_at(position, np.arange(len(z)))
     shares = np.exp(values - np.logaddexp.reduce(values, axis=1)[:, None])
@@ -238,7 +239,7 @@ def test_other_nodes_leave_these_as_they_are():
     target, position, _, (reference, _) = choices("bernoulli", 1_200, 200)
     far = reference.centre + 0.1
     before = [target.full_data.values(x) for x in (position, far)]
-    other = target.at_nodes(first_nodes(target.compiled.layout.groups.law, 200, 9))
+    other = target.at_nodes(first_nodes(target.compiled.layout.groups))
     other.full_data.values(position)
     with_placed_nodes(other, far, np.random.default_rng(3))
     after = [target.full_data.values(x) for x in (position, far)]
@@ -256,6 +257,7 @@ def test_pickled_targets_have_the_same_nodes():
 def test_targets_at_other_nodes_keep_their_settings():
     target = made("bernoulli", 70, 9)[4]
     tempered = GroupTarget(target.compiled, 1, 0.25)
-    other = tempered.at_nodes(first_nodes(EffectLaw("normal"), 9, 7))
+    groups = target.compiled.layout.groups
+    other = tempered.at_nodes(first_moments(groups).nodes(groups.law, 7))
     assert (other.taylor_order, other.inverse_temperature) == (1, 0.25)
-    assert other.group_rows.nodes.z.shape == (9, 7)
+    assert other.group_rows.nodes.z.shape == (9, 1, 7)

@@ -137,14 +137,15 @@ def test_centred_effects_are_found(name):
     write, location, offset, spread, scale, law = CENTRED[name]
     reading = read_of(write)
     groups = reading.groups
-    assert groups.block.name == "a"
+    (effect,), (entry,) = groups.effects, groups.scales
+    assert effect.block.name == "a"
     assert groups.n_groups == G
     assert groups.law == law
     assert reading.location == location
-    assert groups.offset == offset
-    assert groups.spread == pytest.approx(spread, rel=1e-15)
-    assert reading.whole.coordinate_names[groups.scale] == scale
-    assert (groups.shift, groups.width) == (0.0, 0.0)
+    assert effect.offset == offset
+    assert entry.spread == pytest.approx(spread, rel=1e-15)
+    assert reading.whole.coordinate_names[entry.coordinate] == scale
+    assert effect.width == 0.0
 
 
 def standard(sd=1.0):
@@ -176,12 +177,13 @@ def test_effects_that_are_products_are_found(name):
     write, location, spread, width, law = NON_CENTRED[name]
     reading = read_of(write)
     groups = reading.groups
-    assert groups.block.name == "z"
+    (effect,), (entry,) = groups.effects, groups.scales
+    assert effect.block.name == "z"
     assert groups.law.name == law
     assert reading.location == location
-    assert (groups.offset, groups.shift) == (0.0, 0.0)
-    assert (groups.spread, groups.width) == (spread, width)
-    assert reading.whole.coordinate_names[groups.scale] == "tau_log__"
+    assert effect.offset == 0.0
+    assert (entry.spread, effect.width) == (spread, width)
+    assert reading.whole.coordinate_names[entry.coordinate] == "tau_log__"
 
 
 # ---- Levels of rows. ----
@@ -226,7 +228,7 @@ def test_the_factor_with_most_levels_is_taken():
         few, many = pm.Normal("few", 0.0, tau("s"), shape=3), normal()
         rows(few[OTHER] + many[GROUP], slice(None))
 
-    assert read_of(write).groups.block.name == "a"
+    assert [block.name for block in read_of(write).groups.blocks] == ["a"]
 
 
 # ---- Refusals. ----

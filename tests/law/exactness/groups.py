@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.special import expit, logsumexp
 
 from helpers.in_library import accept_many, expansion_change, rate
-from helpers.small_groups import target_of
+from helpers.small_groups import moments_of, target_of
 from law.exactness.poisson import RULES, Move, Rule, log_products
 from law.exactness.toys import jump
 from native.chain import Loop
@@ -23,7 +23,7 @@ from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.posterior import Posterior, Reference
 from pymc_minibatch_mh.native.run import TOTAL
-from pymc_minibatch_mh.reference.node_rule import GroupTarget, placed_nodes
+from pymc_minibatch_mh.reference.node_rule import GroupTarget
 
 #: Group of each row: one has three rows, one none. The group with most rows is read always.
 GROUP, HEAVY = np.array([1, 0, 1, 3, 0, 1]), 1
@@ -57,7 +57,7 @@ def log_density(family, nodes, root, position):
     """Return the log-density of the coordinates, summed over the nodes."""
     slope, mean, power = position
     scale = power ** (1.0 / root)
-    line = (slope * X + mean)[:, None] + scale * nodes.z[GROUP]
+    line = (slope * X + mean)[:, None] + scale * nodes.z[GROUP, 0]
     seen, values = Y[family][:, None], nodes.log_weights.copy()
     if family == "bernoulli":
         np.add.at(values, GROUP, stats.bernoulli.logpmf(seen, expit(line)))
@@ -156,8 +156,9 @@ def chance(chain, name, i, j):
 
 def reference_at(posterior, factor):
     """Return control variates around the centre, whitened by a factor."""
-    layout, groups, centre = posterior.compiled.layout, np.arange(4), CENTRE.copy()
-    centre[layout.scale_at] **= layout.root
+    (scale,), groups = posterior.compiled.layout.scales, np.arange(4)
+    centre = CENTRE.copy()
+    centre[scale.coordinate] **= scale.root
     sums, hessian = np.zeros(4), np.zeros((3, 3))
     function("mh_add_derivatives")(posterior.space, centre, groups, 4, 1, sums, hessian)
     return Reference(centre, factor, np.linalg.inv(factor), sums[1:], hessian, 2, 1.0)
@@ -167,7 +168,7 @@ def reference_at(posterior, factor):
 def chain_of(family, root, count):
     """Return states of a family, with `count` nodes for each group."""
     posterior = target_of(model_of(family), root)
-    nodes = placed_nodes(posterior.compiled.layout.groups.law, *PLACES, count)
+    nodes = moments_of(*PLACES).nodes(posterior.compiled.layout.groups.law, count)
     posterior, factor = posterior.at_nodes(nodes), UNIT[family, root] * FACTOR
     reference = reference_at(posterior, factor)
     tables = NodeBoundsPass(posterior.group_rows, reference).tables()

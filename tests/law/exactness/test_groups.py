@@ -12,7 +12,7 @@ from law.exactness.enumeration import total_variation
 from law.exactness.groups import CASES, HEAVY, STATES, chain_of, chance, rule
 from law.exactness.poisson import RULES, transition_matrix
 from law.statistical.budget import VERY_FAR
-from pymc_minibatch_mh.reference.node_rule import effect_moments, placed_nodes
+from pymc_minibatch_mh.reference.node_rule import effect_moments
 
 PAIRS = [*permutations(range(len(STATES)), 2)]
 REPETITIONS = 4_000
@@ -121,8 +121,8 @@ def nodes_of_the_state(move, chain, i, j):
     """Place the nodes where the effects are given the position that a move begins at."""
     posterior, here = chain.posterior, chain.positions[i]
     law_of_effects = posterior.compiled.layout.groups.law
-    mean, sd = effect_moments(posterior.group_rows, here)
-    nodes = placed_nodes(law_of_effects, mean, sd, posterior.group_rows.nodes.z.shape[1])
+    moments = effect_moments(posterior.group_rows, here)
+    nodes = moments.nodes(law_of_effects, posterior.group_rows.nodes.z.shape[2])
     changes = replace(chain, posterior=posterior.at_nodes(nodes)).changes(i, j)
     return {"changes": np.delete(changes, HEAVY), "known": -changes[HEAVY]}
 

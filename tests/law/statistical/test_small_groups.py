@@ -62,7 +62,7 @@ def run(case, method=TunaMH, draws=DRAWS, **settings):
         model = model_of(case.family, case.rows, centred=case.centred)
         step = method(blocks="groups", observed=["y"], model=model)
     assert isinstance(step.plan, GroupsPlan)
-    assert step.plan.target.compiled.layout.root == case.root
+    assert [scale.root for scale in step.plan.target.compiled.layout.scales] == [case.root]
     return drawn(model, step, draws, TUNE, random_seed=SEED, **settings)
 
 
