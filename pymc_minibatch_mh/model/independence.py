@@ -1,6 +1,7 @@
 """Rewriting of the log-likelihood of all observations for a minibatch."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -90,6 +91,18 @@ class BatchWalk:
             self._seen[key] = _repeat_single_row(self._batch_of(variable, axis), axis, self.length)
         return self._seen[key]
 
+    def try_rows(self, condition: Variable, axes: Sequence[int]) -> Variable | None:
+        """Whether all entries of each row hold, along the first axis that keeps rows apart."""
+        for axis in axes:
+            state = self._state
+            try:
+                rows = self.rows(condition, axis)
+            except (MixedRowsError, UnsupportedModelError):
+                self._state = state
+            else:
+                return pt.all(rows, axis=[k for k in range(rows.type.ndim) if k != axis])
+        return None
+
     def whole(self, variable: Variable) -> Variable:
         """Declare `variable` common to all rows, and return it unchanged."""
         self.shared_by_all.append(variable)
@@ -120,8 +133,17 @@ class BatchWalk:
         require_dense([variable], "an operation")
         return self._batch_of_data(variable, data_values(variable), axis)
 
+    @property
+    def _state(self) -> tuple[dict, list, list, dict]:
+        state = self.batches, self.shared_by_all, self.computed_from, self._seen
+        return tuple(map(copy, state))  # type: ignore[return-value]
+
+    @_state.setter
+    def _state(self, state: tuple[dict, list, list, dict]) -> None:
+        self.batches, self.shared_by_all, self.computed_from, self._seen = state
+
     def _rebuild_node(self, variable: Variable, axis: int) -> Variable:
-        known = dict(self.batches), list(self.shared_by_all), dict(self._seen)
+        state = self._state
         try:
             return self._by_rule(variable, axis)
         except (MixedRowsError, UnsupportedModelError):
@@ -129,7 +151,7 @@ class BatchWalk:
             # An expression of the observed data may mix observations, so it is not folded.
             if behind is None or self.observations in behind:
                 raise
-        self.batches, self.shared_by_all, self._seen = known
+        self._state = state
         self.computed_from += [v for v in behind if data_values(v).size >= self.n_rows]
         return self._batch_of_data(variable, compute_constant(variable), axis)
 

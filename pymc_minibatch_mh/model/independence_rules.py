@@ -18,6 +18,8 @@ from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar.basic import Second
+from pytensor.scan.op import Scan
 from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.basic import Alloc, AllocDiag, ARange, ExtractDiag, Join, Split
 from pytensor.tensor.blockwise import Blockwise
@@ -36,7 +38,6 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
-from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.model.parameter_checks import always_holds, checked, elementwise_conditions
 
@@ -53,6 +54,16 @@ USE_SELECTED_DATA = (
 USE_DENSE_ARRAY = (
     "Give the model a dense array, for example pm.math.dot(X.toarray(), b), write group effects "
     "with an index, for example a[group], or sample it with pm.NUTS()."
+)
+
+
+#: Advice for hidden states that are not sums over one state of each observation.
+ONE_STATE = (
+    "Marginalise one state for each group, such as a pm.Categorical of all combinations, or sample "
+    "the model with pm.NUTS()."
+)
+USE_INDEPENDENT_STATES = (
+    "Give each sequence one state that is independent of all others, or sample it with pm.NUTS()."
 )
 
 
@@ -81,6 +92,9 @@ class Walk(Protocol):
     def rows(self, variable: Variable, axis: int) -> Variable:
         """Variable for a minibatch, whose observation axis is `axis`."""
 
+    def try_rows(self, condition: Variable, axes: Sequence[int]) -> Variable | None:
+        """Whether all entries of each row hold, along the first axis that allows it."""
+
     def whole(self, variable: Variable) -> Variable:
         """Variable that is common to all rows."""
 
@@ -97,7 +111,11 @@ def rebuild_output(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
 
 @rebuild_output.register(Elemwise)
 def _rebuild_elemwise(op: Elemwise, node: Apply, axis: int, walk: Walk) -> Variable:
-    return op.make_node(*_each_along(node.inputs, axis, walk)).outputs[0]
+    inputs = list(node.inputs)
+    if isinstance(op.scalar_op, Second) and inputs[0].type.broadcastable[axis]:
+        # Only the shape of the first operand counts, so its values may come from all rows.
+        inputs[0] = pt.zeros(inputs[0].shape, dtype=inputs[0].type.dtype)
+    return op.make_node(*_each_along(inputs, axis, walk)).outputs[0]
 
 
 def _each_along(inputs: Iterable[Variable], axis: int, walk: Walk) -> list[Variable]:
@@ -109,6 +127,12 @@ def _along_or_whole(x: Variable, axis_from_end: int, walk: Walk) -> Variable:
     axis = x.type.ndim + axis_from_end
     common = axis < 0 or x.type.broadcastable[axis]
     return walk.whole(x) if common else walk.rows(x, axis)
+
+
+@rebuild_output.register(Scan)
+def _refuse_scan(op: Scan, node: Apply, axis: int, walk: Walk) -> Variable:
+    why = "a scan runs along an axis, as over the coupled states of a hidden Markov chain"
+    raise MixedRowsError(op, why, USE_INDEPENDENT_STATES)
 
 
 @rebuild_output.register(CheckAndRaise)
@@ -123,25 +147,15 @@ def _rebuild_check(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
 
 
 def _condition_of_rows(condition: Variable, guarded: Variable, axis: int, walk: Walk) -> Variable:
-    ndim = guarded.type.ndim
-    extra = condition.type.ndim - ndim
-    own_axis = axis if extra > 0 else axis + extra
-    if own_axis >= 0 and not condition.type.broadcastable[own_axis]:
-        try:
-            rows = walk.rows(condition, own_axis)
-        except (MixedRowsError, UnsupportedModelError):
-            # The condition is on parameters of all rows, such as class probabilities.
-            return pt.all(walk.whole(condition))
-        return pt.all(rows, axis=tuple(range(ndim, ndim + extra))) if extra > 0 else rows
-    whole = walk.whole(condition)
-    return whole if _shape_fits(condition, guarded) else pt.all(whole)
-
-
-def _shape_fits(condition: Variable, guarded: Variable) -> bool:
-    """Whether the shape of a condition provably broadcasts against the guarded array."""
-    own, lengths = condition.type.shape, guarded.type.shape
-    pairs = zip(reversed(own), reversed(lengths), strict=False)
-    return len(own) <= len(lengths) and all(n == 1 or n == m is not None for n, m in pairs)
+    """Condition of each row, in the shape of `guarded`: it fails in all of a row's entries."""
+    aligned = axis + condition.type.ndim - guarded.type.ndim
+    axes = [k for k, common in enumerate(condition.type.broadcastable) if not common]
+    rows = walk.try_rows(condition, sorted(axes, key=lambda k: k != aligned))
+    if rows is None:
+        # The condition is on parameters of all rows, such as class probabilities.
+        return pt.all(walk.whole(condition))
+    shape = (0 if k == axis else "x" for k in range(guarded.type.ndim))
+    return rows.dimshuffle(*shape)
 
 
 @rebuild_output.register(SpecifyShape)
@@ -222,6 +236,10 @@ def _rebuild_blockwise(op: Blockwise, node: Apply, axis: int, walk: Walk) -> Var
     n_batch = op.batch_ndim(node)
     if isinstance(op.core_op, Dot) and n_batch == 0:
         return _rebuild_dot(op.core_op, node, axis, walk)
+    if isinstance(op.core_op, LogSumExp):
+        raise MixedRowsError(
+            op, "it sums over several hidden states, one inside another", ONE_STATE
+        )
     x, *index = node.inputs
     if isinstance(op.core_op, AdvancedSubtensor) and all(x.type.broadcastable[:n_batch]):
         # The batch shares one indexed matrix, for example across values of a latent class.

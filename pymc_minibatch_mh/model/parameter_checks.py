@@ -7,13 +7,15 @@ Conditions that provably hold at every position are dropped: they would cost an 
 
 from pytensor.graph.basic import Constant, Variable
 from pytensor.scalar import basic as scalar
-from pytensor.tensor.basic import Alloc, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import All
 
 from pymc_minibatch_mh.functions.checked import Checked
 from pymc_minibatch_mh.model.parameter_ranges import Ranges
 
+#: Operations under which a check of all of a condition's entries asks for the same entries.
+_CONJUNCTIONS = (All, DimShuffle, Join, MakeVector, ScalarFromTensor, TensorFromScalar)
 checked = Elemwise(Checked(scalar.same_out, name="checked"))
 # Allowed rounding error in a check that a sum equals one.
 _ROUNDED = 1e-9
@@ -22,9 +24,10 @@ _ROUNDED = 1e-9
 def elementwise_conditions(check: Variable) -> list[Variable]:
     """Elementwise conditions that make up a check over all rows."""
     op = check.owner_op
-    reduces = isinstance(op, All) and op.axis is None
-    if reduces or isinstance(op, MakeVector | ScalarFromTensor | TensorFromScalar):
+    if isinstance(op, _CONJUNCTIONS):
         return [leaf for part in check.owner.inputs for leaf in elementwise_conditions(part)]
+    if isinstance(getattr(op, "scalar_op", None), scalar.Second):
+        return elementwise_conditions(check.owner.inputs[1])
     return [check]
 
 

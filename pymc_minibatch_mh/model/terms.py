@@ -80,7 +80,16 @@ def subsampled_variables(
     rows = {rv: number_of_rows(model, rv, observation_dims) for rv in by_name.values()}
     if max(rows.values(), default=-1) < min_rows:
         raise _nothing_to_subsample(model, min_rows)
-    return [rv for rv, n_rows in rows.items() if n_rows >= min_rows]
+    return [rv for rv, n in rows.items() if n >= min_rows and _has_density(model, rv)]
+
+
+def _has_density(model: pm.Model, rv: Variable) -> bool:
+    """Whether a variable's log-density is not the number 0: another one may have that of both.
+
+    pymc_extras writes so what depends on one marginalised state.
+    """
+    (logp,) = log_densities(model, [rv])
+    return not (isinstance(logp, Constant) and logp.type.ndim == 0 and logp.data == 0)
 
 
 def _checked_names(
