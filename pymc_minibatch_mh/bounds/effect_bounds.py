@@ -200,7 +200,7 @@ class _RowsAround:
 
     def __init__(self, rows: GroupRows, centre: Array, factor: Array, radius: float) -> None:
         self._layout, self.centre, self.radius = rows.layout, centre, radius
-        zeros = np.zeros((rows.layout.groups.n_groups, 1))
+        zeros = np.zeros((rows.layout.n_groups, 1))
         self._record = rows.at_nodes(Nodes(zeros[:, None], zeros)).record()
         self._factor = np.ascontiguousarray(factor)
         (scale,) = rows.layout.scales
@@ -232,7 +232,7 @@ class _RowsAround:
 
     def _of_all_groups(self, work: Callable[[int, int], Any]) -> list[Any]:
         """Results of `work` on ranges of groups, given by the first group and the end."""
-        n_groups, size = self._layout.groups.n_groups, GROUPS_IN_TASK
+        n_groups, size = self._layout.n_groups, GROUPS_IN_TASK
         tasks = [(k, min(k + size, n_groups)) for k in range(0, n_groups, size)]
         return list(on_all_cores(lambda task: work(*task), tasks))
 

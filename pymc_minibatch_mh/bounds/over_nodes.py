@@ -101,7 +101,7 @@ class NodeBoundsPass:
 
     def forecast(self) -> float:
         """Number of groups that a typical update draws, estimated on some ranges of groups."""
-        n_groups = self._rows.layout.groups.n_groups
+        n_groups = self._rows.layout.n_groups
         firsts = np.linspace(0, n_groups - TRIAL_GROUPS, TRIALS).astype(int).clip(0)
         trials = [(k, min(k + TRIAL_GROUPS, n_groups)) for k in np.unique(firsts).tolist()]
         parts = list(on_all_cores(self._bound_task, trials, BOUNDING))

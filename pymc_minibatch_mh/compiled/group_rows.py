@@ -24,6 +24,10 @@ class Nodes(NamedTuple):
     z: np.ndarray
     log_weights: np.ndarray
 
+    def some(self, numbers: np.ndarray) -> "Nodes":
+        """Nodes of some groups."""
+        return Nodes(self.z[numbers], self.log_weights[numbers])
+
 
 class ScaleRecord(NamedTuple):
     """Entry of the effects' factor, whose power `root` is a coordinate: ``mh_scale``."""
@@ -108,6 +112,20 @@ class GroupLayout:
         return cls(groups, moved, size, location, offsets, scales, rows, np.array(starts, np.int64))
 
     @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return self.starts.shape[1] - 1
+
+    def some(self, numbers: np.ndarray) -> Self:
+        """Layout of some groups, which are numbered anew."""
+        firsts, counts = self.starts[:, numbers], np.diff(self.starts, axis=1)[:, numbers]
+        begins = np.cumsum(counts.ravel()) - counts.ravel()
+        rows = np.repeat(firsts.ravel() - begins, counts.ravel()) + np.arange(counts.sum())
+        begins, ends = begins.reshape(counts.shape), np.cumsum(counts.sum(axis=1))
+        starts = np.concatenate([begins, ends[:, None]], axis=1)
+        return replace(self, rows=self.rows[rows], starts=starts)
+
+    @property
     def is_read(self) -> np.ndarray:
         """Whether groups depend on a coordinate, shape (d,)."""
         read = read_coordinates(predictor_forms(self.functions))
@@ -152,13 +170,19 @@ class GroupRows:
     def evaluations(self) -> float:
         """Mean number of a group's rows times nodes."""
         layout = self.layout
-        return max(layout.rows.size / layout.groups.n_groups, 1.0) * self.nodes.z.shape[2]
+        return max(layout.rows.size / layout.n_groups, 1.0) * self.nodes.z.shape[2]
 
     def at_nodes(self, nodes: Nodes) -> "GroupRows":
         """The same groups and compiled functions, at other nodes."""
         _ = self.terms  # shared by the copy
         other = object.__new__(GroupRows)
         other.__dict__.update({**self.__dict__, "nodes": nodes})
+        return other
+
+    def some(self, numbers: np.ndarray) -> "GroupRows":
+        """Some of the groups, with the same compiled functions."""
+        other = self.at_nodes(self.nodes.some(numbers))
+        other.layout = self.layout.some(numbers)
         return other
 
     def at(self, source: ArrayRows) -> "GroupRows":

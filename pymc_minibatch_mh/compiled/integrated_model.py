@@ -34,10 +34,17 @@ class IntegratedModel(CompiledModel):
         other.__dict__.update({**self.__dict__, "nodes": nodes, "rows": self.rows.at_nodes(nodes)})
         return other
 
+    def some(self, numbers: np.ndarray) -> "IntegratedModel":
+        """The same model with some of the groups, and the functions that are compiled."""
+        rows = self.rows.some(numbers)
+        other = IntegratedModel(self.factorization, rows.layout, rows.nodes, self.compile_kwargs)
+        other.__dict__.update({**self.__dict__, **vars(other), "rows": rows})
+        return other
+
     def make_source(self) -> ArrayRows:
         """Numbers of the groups, without columns."""
         n_others = self.factorization.other_values.type.shape[0]
-        return ArrayRows((), [self.layout.groups.n_groups], n_others)
+        return ArrayRows((), [self.layout.n_groups], n_others)
 
     @cached_property
     def rows(self) -> GroupRows:  # type: ignore[override]

@@ -29,8 +29,11 @@ COUNTS, FIRST_COUNT, EXACT_COUNT = (7, 9, 11, 13, 15, 21, 31, 41), 15, 61
 #: of u over the root of their number, for the smallest errors by 31 to 41 nodes.
 STRETCHED, WIDENED, REACH = 31, 1.4, 0.55
 #: Maximum sd over the posterior of the error of the log-likelihood: what is asked for, and beyond
-#: which there are no nodes; number of positions for it; number of groups that propose a number.
-MAX_ERROR, MAX_LAST_ERROR, ERROR_POINTS, SOME_GROUPS = 1e-6, 0.01, 5, 1_000
+#: which there are no nodes; number of positions for it; number of groups that propose a number;
+#: maximum number that decide.
+MAX_ERROR, MAX_LAST_ERROR, ERROR_POINTS, SOME_GROUPS, ERROR_GROUPS = 1e-6, 0.01, 5, 1_000, 5_000
+#: Maximum number of groups in the first search for the mode.
+SEARCH_GROUPS = 2_000
 #: Maximum number of Newton steps, each at nodes placed anew, and of halvings of a step.
 MAX_STEPS, MAX_HALVINGS = 30, 10
 #: Maximum number of placements at a position; minimum ratio of standard deviations in a placement,
@@ -70,10 +73,17 @@ class GroupTarget(Target):
 
     def at_nodes(self, nodes: Nodes) -> "GroupTarget":
         """The same posterior at other nodes."""
-        compiled = self.compiled.at_nodes(nodes)
-        other = GroupTarget(
-            compiled, self.taylor_order, self.inverse_temperature, covariance=self.covariance
-        )
+        return self._with_model(self.compiled.at_nodes(nodes), self.inverse_temperature)
+
+    def some(self, most: int) -> "GroupTarget":
+        """Posterior of at most `most` evenly spaced groups, which stand for all."""
+        compiled = self.compiled.some(self.spread(most))
+        ratio = self.compiled.layout.n_groups / compiled.layout.n_groups
+        return self._with_model(compiled, self.inverse_temperature * ratio)
+
+    def _with_model(self, compiled: IntegratedModel, inverse_temperature: float) -> "GroupTarget":
+        order, covariance = self.taylor_order, self.covariance
+        other = GroupTarget(compiled, order, inverse_temperature, covariance=covariance)
         other.source.others[:] = self.source.others
         return other
 
@@ -118,10 +128,15 @@ class EffectMoments(NamedTuple):
             log_weights[:, [0, -1]] = np.logaddexp(ends, np.log(tails))
         return Nodes(z, log_weights)
 
+    def some(self, numbers: np.ndarray) -> "EffectMoments":
+        """Moments of the effects of some groups."""
+        return EffectMoments(self.mean[numbers], self.factor[numbers])
 
-def first_moments(groups: SmallGroups) -> EffectMoments:
-    """Moments of effects by their prior."""
+
+def first_moments(groups: SmallGroups, n_groups: int | None = None) -> EffectMoments:
+    """Moments of effects by their prior, by default of all groups."""
     n, q = groups.coordinates.shape
+    n = n if n_groups is None else n_groups
     return EffectMoments(np.zeros((n, q)), np.tile(np.eye(q), (n, 1, 1)))
 
 
@@ -134,7 +149,7 @@ def values_at_nodes(
     rows: GroupRows, theta: np.ndarray, groups: np.ndarray | None = None
 ) -> np.ndarray:
     """Values F_q of some groups, by default of all, shape (groups, nodes)."""
-    numbers = np.arange(rows.layout.groups.n_groups) if groups is None else groups
+    numbers = np.arange(rows.layout.n_groups) if groups is None else groups
     tasks = np.array_split(numbers, max(1, numbers.size // GROUPS_IN_TASK))
     return np.concatenate(list(on_all_cores(lambda task: rows.values_at(theta, task), tasks)))
 
@@ -144,9 +159,11 @@ def effect_moments(rows: GroupRows, theta: np.ndarray) -> EffectMoments:
     return _moments_of(_shares_of_nodes(rows, theta), rows.nodes.z)
 
 
-def _shares_of_nodes(rows: GroupRows, theta: np.ndarray) -> np.ndarray:
+def _shares_of_nodes(
+    rows: GroupRows, theta: np.ndarray, groups: np.ndarray | None = None
+) -> np.ndarray:
     """Share of each node in its group's likelihood, shape (groups, nodes)."""
-    values = values_at_nodes(rows, theta)
+    values = values_at_nodes(rows, theta, groups)
     # A group that is impossible has no shares.
     with np.errstate(invalid="ignore"):
         return np.exp(values - logsumexp(values, axis=1, keepdims=True))
@@ -174,15 +191,26 @@ def placed_at(
     target: GroupTarget, position: np.ndarray, before: EffectMoments
 ) -> tuple[GroupTarget, EffectMoments]:
     """Target with nodes for the effects at a position, and moments; `before`, of the nodes now."""
-    law = target.compiled.layout.groups.law
+    rows, law = target.group_rows, target.compiled.layout.groups.law
+    moments = EffectMoments(*(x.copy() for x in before))
+    nodes, moving = rows.nodes, np.arange(len(moments.mean))
     for _ in range(PLACEMENTS):
-        shares, nodes = _shares_of_nodes(target.group_rows, position), target.group_rows.nodes
-        moments = _widened(law, _moments_of(shares, nodes.z), before, shares)
-        change = np.abs(np.linalg.solve(before.factor, moments.factor) - np.eye(nodes.z.shape[1]))
-        target, before = target.at_nodes(moments.nodes(law, FIRST_COUNT)), moments
-        if change.max() < SETTLED:
+        shares, last = (
+            _shares_of_nodes(rows.at_nodes(nodes), position, moving),
+            moments.some(moving),
+        )
+        new = _widened(law, _moments_of(shares, nodes.z[moving]), last, shares)
+        moments.mean[moving], moments.factor[moving] = new
+        placed = new.nodes(law, FIRST_COUNT)
+        if moving.size < len(moments.mean):
+            nodes.z[moving], nodes.log_weights[moving] = placed
+        else:
+            nodes = placed
+        change = np.abs(np.linalg.solve(last.factor, new.factor) - np.eye(new.mean.shape[1]))
+        moving = moving[~(change.max(axis=(1, 2)) < SETTLED)]
+        if not moving.size:
             break
-    return target, before
+    return target.at_nodes(nodes), moments
 
 
 def _widened(
@@ -207,14 +235,17 @@ def with_placed_nodes(
     target: GroupTarget, start: np.ndarray, rng: np.random.Generator
 ) -> tuple[GroupTarget, np.ndarray, NodeChoice]:
     """Target with frozen nodes for the posterior near a start, its mode, and the choice."""
-    groups, position = target.compiled.layout.groups, start
-    moments = first_moments(groups)
+    groups = target.compiled.layout.groups
+    few = target.some(SEARCH_GROUPS)
+    position, moments = start, first_moments(groups, few.source.n_rows)
     # Nodes of effects that are far off would mislead the search for the mode.
-    if np.isfinite(target.log_likelihood(position)):
-        target, moments = placed_at(target, position, moments)
-    position = target.mode(position, rng, LOOSE_TOLERANCE).position
-    position, target, moments = _climb(target, position, moments)
-    mode = target.mode(position, rng, LOOSE_TOLERANCE)
+    if np.isfinite(few.log_likelihood(position)):
+        few, moments = placed_at(few, position, moments)
+    position = few.mode(position, rng, LOOSE_TOLERANCE).position
+    position, few, moments = _climb(few, position, moments)
+    if few.source.n_rows < target.source.n_rows:
+        position, few, moments = _climb(target, position, first_moments(groups))
+    target, mode = few, few.mode(position, rng, LOOSE_TOLERANCE)
     points = _ErrorPoints.near(mode, target, rng)
     nodes, choice = _choose_nodes(target, moments, points)
     if not choice.error < MAX_LAST_ERROR:
@@ -292,26 +323,27 @@ def _choose_nodes(
 ) -> tuple[Nodes, NodeChoice]:
     """Fewest nodes whose error, against nodes placed at each position, is small enough.
 
-    Some groups propose a number, by an error that is the same in all groups; all groups decide.
+    Some groups propose a number, more groups decide, by an error that is the same in all groups.
     """
     rows, groups = target.group_rows, target.compiled.layout.groups
-    exact = _at_points(points, lambda x: _exact_values(target, moments, x))
+    numbers = target.spread(ERROR_GROUPS)
+    few_moments, sample = moments.some(numbers), target.some(ERROR_GROUPS)
+    exact = _at_points(points, lambda x: _exact_values(sample, few_moments, x))
 
-    def error(nodes: Nodes, numbers: np.ndarray) -> float:
-        placed = rows.at_nodes(nodes)
-        values = _at_points(points, lambda x: _log_sums(placed, x, numbers))
+    def error(nodes: Nodes, every: int = 1) -> float:
+        some = sample.group_rows.at_nodes(nodes).some(np.arange(0, numbers.size, every))
+        values = _at_points(points, lambda x: _log_sums(some, x))
         with np.errstate(invalid="ignore"):
-            errors = values.sum(axis=-1) - exact[..., numbers].sum(axis=-1)
-        return points.sd_of(errors) * groups.n_groups / numbers.size
+            errors = values.sum(axis=-1) - exact[..., ::every].sum(axis=-1)
+        return points.sd_of(errors) * groups.n_groups / some.layout.n_groups
 
-    last = groups.n_groups - 1
-    some = np.linspace(0, last, min(SOME_GROUPS, last + 1)).astype(np.int64)
-    rules = ((count, moments.nodes(groups.law, count)) for count in COUNTS)
-    few = (count for count, nodes in rules if error(nodes, some) < MAX_ERROR)
+    every = max(1, numbers.size // SOME_GROUPS)
+    rules = ((count, few_moments.nodes(groups.law, count)) for count in COUNTS)
+    few = (count for count, nodes in rules if error(nodes, every) < MAX_ERROR)
     for count in COUNTS[COUNTS.index(next(few, COUNTS[-1])) :]:
         placed = rows.at_nodes(moments.nodes(groups.law, count))
         nodes = _without_light_nodes(placed, points)
-        choice = NodeChoice(count, error(nodes, np.arange(last + 1)))
+        choice = NodeChoice(count, error(nodes.some(numbers)))
         if choice.error < MAX_ERROR:
             break
     return nodes, choice
@@ -322,9 +354,9 @@ def _at_points(points: _ErrorPoints, function: Callable[[np.ndarray], np.ndarray
     return np.array([[function(x) for x in line] for line in points.positions])
 
 
-def _log_sums(rows: GroupRows, theta: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
-    """Log-likelihood of some groups, by default of all, shape (groups,)."""
-    return logsumexp(values_at_nodes(rows, theta, groups), axis=1)
+def _log_sums(rows: GroupRows, theta: np.ndarray) -> np.ndarray:
+    """Log-likelihood of each group, shape (groups,)."""
+    return logsumexp(values_at_nodes(rows, theta), axis=1)
 
 
 def _exact_values(target: GroupTarget, moments: EffectMoments, position: np.ndarray) -> np.ndarray:
@@ -340,5 +372,5 @@ def _without_light_nodes(rows: GroupRows, points: _ErrorPoints) -> Nodes:
     for line in points.positions:
         for position, weight in zip(line, points.weights, strict=True):
             square += weight * _shares_of_nodes(rows, position) ** 2 / len(points.positions)
-    light = square < (LIGHT / rows.layout.groups.n_groups) ** 2
+    light = square < (LIGHT / rows.layout.n_groups) ** 2
     return rows.nodes._replace(log_weights=np.where(light, -np.inf, rows.nodes.log_weights))

@@ -231,3 +231,14 @@ def test_sums_of_absolute_values_are_the_scale_of_rounding_errors():
         shares = np.exp(total - np.logaddexp.reduce(total))
         sizes = np.abs(nodes.log_weights[g]) + np.abs(logp).sum(axis=1)
         assert scales[k] == pytest.approx(shares @ sizes, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "two terms"])
+def test_some_groups_are_those_of_all(name):
+    _, _, _, model, target = made(name, N, G)
+    position, _ = position_near(target, model)
+    rows, numbers = target.group_rows, np.array([4, 0, 8, 4])
+    expected = rows.values_at(position, numbers)
+    assert np.array_equal(rows.some(numbers).values_at(position, np.arange(4)), expected)
+    again = rows.some(np.arange(G)).some(numbers)
+    assert np.array_equal(again.values_at(position, np.arange(4)), expected)
