@@ -8,6 +8,7 @@ expressions as well.
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from itertools import combinations_with_replacement
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -175,10 +176,12 @@ class GraphPrior:
         function = pytensor.function(
             [theta, others, directions], outputs, mode=mode, on_unused_input="ignore"
         )
+        # Chains are threads, and PyTensor's functions hold the values of one call.
+        lock = Lock()
 
         def call_quietly(*inputs: np.ndarray) -> list[np.ndarray]:
             try:
-                with np.errstate(all="ignore"):
+                with lock, np.errstate(all="ignore"):
                     return list(function(*inputs))
             except ParameterValueError:
                 # A scale may underflow to zero: samplers treat this as zero density.

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,8 +21,11 @@ class Bijection(ABC):
     name: str
     indices: np.ndarray
     label: str
-    #: Whether the coordinates are bounded below by 0; observations then use their logarithms.
-    lower_bounded: ClassVar[bool] = False
+
+    @property
+    def support(self) -> tuple[float, float] | None:
+        """Ends of the coordinates if they are positive; observations then use their logarithms."""
+        return None
 
     @property
     def moved_indices(self) -> set[int]:

@@ -139,7 +139,7 @@ class Factorization:
     @property
     def boundary(self) -> list[int]:
         """Mapped coordinates with lower bound 0; the mode may lie on this boundary."""
-        return sorted({k for one in self.maps if one.lower_bounded for k in one.moved_indices})
+        return sorted({k for one in self.maps if one.support for k in one.moved_indices})
 
     def positions(self, values: np.ndarray) -> np.ndarray:
         """Positions for ravelled value variables, of the same shape (..., d)."""
@@ -150,17 +150,19 @@ class Factorization:
         return _apply_changes(positions, [one.inverse for one in reversed(self.maps)], overwritten)
 
     def in_support(self, positions: np.ndarray) -> np.ndarray:
-        """Positions in the support: coordinates mapped to lower bound 0 become absolute values."""
-        found = positions.copy()
-        found[..., self.boundary] = np.abs(found[..., self.boundary])
+        """Positions in the support: reflections of positive coordinates at their ends."""
+        found, ends = positions.copy(), self.boundary
+        low, high = self.lower[ends], self.upper[ends]
+        inside = low + np.abs(found[..., ends] - low)
+        found[..., ends] = low + np.abs(np.minimum(inside, 2.0 * high - inside) - low)
         return found
 
     @property
     def support_of_values(self) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends of the support of the ravelled value variables, shape (d,) each."""
-        lower = self.lower.copy()
-        lower[self.boundary] = -np.inf
-        return lower, self.upper
+        lower, upper = self.lower.copy(), self.upper.copy()
+        lower[self.boundary], upper[self.boundary] = -np.inf, np.inf
+        return lower, upper
 
     def log_jacobian(self, position: np.ndarray) -> float:
         """Logarithm of the Jacobian |∂ values / ∂ position|, a summand of the prior part."""

@@ -20,13 +20,15 @@ def reparametrize_by(factorization: Factorization, maps: Sequence[Bijection]) ->
     own = {factorization.position: _graph_of_values(position, maps)}
     prior, *graphs = clone_replace(graphs, own)
     terms = [replace(t, logp=logp) for t, logp in zip(factorization.terms, graphs, strict=False)]
-    lower = factorization.lower.copy()
+    lower, upper = factorization.lower.copy(), factorization.upper.copy()
     for one in maps:
-        lower[one.indices] = 0.0 if one.lower_bounded else lower[one.indices]
+        if one.support:
+            lower[one.indices], upper[one.indices] = one.support
     return replace(
         factorization,
         position=position,
         lower=lower,
+        upper=upper,
         prior=prior + sum(one.log_jacobian(position) for one in maps),
         terms=tuple(terms),
         natural=dict(zip(factorization.natural, graphs[len(terms) :], strict=True)),

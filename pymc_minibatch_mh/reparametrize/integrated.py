@@ -1,7 +1,7 @@
 """Factorizations of the posterior of all parameters but the effects of small groups."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,44 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.subtensor import Subtensor, get_idx_list
 
+from pymc_minibatch_mh.model.bijection import Bijection, IndexedValues
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.reparametrize.base import reparametrize_by
-from pymc_minibatch_mh.reparametrize.inverse_shape import InverseShape
+from pymc_minibatch_mh.structure.monotone import Monotone
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError, prior_without
-from pymc_minibatch_mh.structure.small_groups import SmallGroups
+from pymc_minibatch_mh.structure.small_groups import EffectScale, SmallGroups
 
 
-class ScaleRoot(InverseShape):
-    """Coordinates τ^root instead of log τ, for the scale of effects that are integrated out."""
+@dataclass(frozen=True, eq=False)
+class ScaleRoot(Bijection):
+    """Coordinate h^root for the scale of effects that are integrated out, a function h of v.
+
+    `power` is the function h^root.
+    """
+
+    power: Monotone
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Ends of the scale's values."""
+        return self.power.ends
+
+    def inverse(self, position: Any) -> list[IndexedValues]:
+        """Value variable v."""
+        return [(self.indices, self._undo(position)[0])]
+
+    def forward(self, values: np.ndarray) -> list[IndexedValues]:
+        """Coordinate h(v)^root."""
+        with np.errstate(over="ignore"):
+            return [(self.indices, self.power.value(values[self.indices]))]
+
+    def log_jacobian(self, position: Any) -> Any:
+        """Log-Jacobian, the logarithm of |∂v / ∂h^root|."""
+        return self._undo(position)[1].sum(axis=0)
+
+    def _undo(self, position: Any) -> tuple[Any, Any]:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.power.undo(position[self.indices])
 
 
 def without_effects(
@@ -52,19 +81,21 @@ def without_effects(
         lower=plain.lower[left], upper=plain.upper[left],
     )  # fmt: skip
     pairs = zip(groups.scales, roots, strict=True)
-    scales = [_scale_root(reduced, int(new[x.coordinate]), n) for x, n in pairs if x.is_log]
+    scales = [_scale_root(reduced, x, int(new[x.coordinate]), n) for x, n in pairs if x.is_log]
     is_moved = [bool(x.moved_indices & set(moved.flat)) for x in factorization.maps]
     others = [x.renumbered(new) for x, m in zip(factorization.maps, is_moved, strict=True) if not m]
     return reparametrize_by(reduced, [*others, *scales])
 
 
-def _scale_root(reduced: Factorization, scale_at: int, root: int) -> ScaleRoot:
-    """Coordinate τ^root in the place of log τ."""
-    name = reduced.name_at(scale_at)
+def _scale_root(reduced: Factorization, scale: EffectScale, index: int, root: int) -> ScaleRoot:
+    """Coordinate h^root instead of coordinate number `index`, which h is a function of."""
+    name = reduced.name_at(index)
     # A variable without a transform is the logarithm of the scale.
     label = f"exp({name})" if any(b.name == name for b in reduced.blocks) else name
+    label = label if scale.steps == (("exp", 0.0),) else f"scale by {name}"
     label = label if root == 1 else f"{label}²"
-    return ScaleRoot(name, np.array([scale_at]), label, -1.0 / root)
+    power = Monotone(index, scale.steps).to_power(float(root))
+    return ScaleRoot(name, np.array([index]), label, power)
 
 
 def _moved_slices(

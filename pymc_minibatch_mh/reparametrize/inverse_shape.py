@@ -43,7 +43,11 @@ class InverseShape(Bijection):
     """
 
     power: float
-    lower_bounded = True
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Positive numbers."""
+        return 0.0, np.inf
 
     def inverse(self, position: Any) -> list[IndexedValues]:
         """Value variable v."""

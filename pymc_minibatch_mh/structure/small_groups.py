@@ -3,7 +3,7 @@
 Given all other parameters its effects are independent, so the likelihood of a group, with its
 effects α = μ + L z integrated over, is a factor of the posterior: the group is the observation. The
 law of z is fixed, μ is affine in other coordinates, and an entry of the lower triangular L is
-proportional to a coordinate φ, or to exp(φ).
+proportional to a coordinate φ, or to a positive monotone function h(φ) such as exp(φ).
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,6 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar import basic as scalar
 from scipy.special import gammaln
 
 from pymc_minibatch_mh.expressions.graph import (
@@ -31,6 +30,7 @@ from pymc_minibatch_mh.model.bijection import Bijection
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.layout import Block, split_vector
 from pymc_minibatch_mh.model.terms import log_densities
+from pymc_minibatch_mh.structure.monotone import monotone_from
 from pymc_minibatch_mh.structure.predictors import read_coordinates
 from pymc_minibatch_mh.structure.products import PositionFactor, as_factor
 from pymc_minibatch_mh.structure.random_effects import (
@@ -62,13 +62,17 @@ class EffectLaw(NamedTuple):
 
 
 class EffectScale(NamedTuple):
-    """Entry of L: spread × coordinate, or spread × exp(coordinate) if the coordinate is a log."""
+    """Entry of L: spread × coordinate, or spread × h(coordinate) if the coordinate is like a log.
+
+    The positive function h, exp by default, has the `steps` of a :class:`Monotone`.
+    """
 
     row: int
     column: int
     coordinate: int
     spread: float
     is_log: bool = True
+    steps: tuple[tuple[str, float], ...] = (("exp", 0.0),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +149,7 @@ def find_small_groups(
     if maps:
         effect, scale = _through_map(maps, prior, factor, block)
     else:
-        scale = EffectScale(0, 0, *_scale_coordinate(as_factor(prior.scale), factor))
+        scale = _effect_scale(as_factor(prior.scale), factor)
         effect = GroupEffect(factor, block, location, offset)
     groups = SmallGroups((effect,), prior.law, (scale,), levels)
     _require_apart(factorization, functions, groups)
@@ -236,18 +240,18 @@ def _affine_parts(
     raise NotSeparableError(f"{factor.name!r} has a mean that is not affine in parameters")
 
 
-def _scale_coordinate(scale: PositionFactor | None, factor: GroupingFactor) -> tuple[int, float]:
-    """Coordinate φ and spread of a scale that is spread × exp(φ)."""
-    expression, number = scale and scale.expression, 1.0
-    match expression:
-        case ("apply", scalar.Mul(), ("number", number), inner) if number > 0.0:
-            expression = inner
-    match expression:
-        case ("apply", scalar.Exp(), ("linear", ((1.0, place),), ("number", offset))):
-            return place, float(number * np.exp(offset))
-    raise NotSeparableError(
-        f"{factor.name!r} has a standard deviation that is not a positive parameter by itself"
-    )
+def _effect_scale(scale: PositionFactor | None, factor: GroupingFactor) -> EffectScale:
+    """First entry of L, for a scale that is a positive monotone function of one coordinate."""
+    function, number = monotone_from(scale.expression) if scale else None, 1.0
+    if function is None or not function.ends[0] >= 0.0:
+        raise NotSeparableError(
+            f"{factor.name!r} has a standard deviation that is not a positive, monotone function "
+            "of one parameter"
+        )
+    steps, (last, spread) = function.steps, function.steps[-1]
+    if last == "multiply" and spread > 0.0:
+        steps, number = steps[:-1], spread
+    return EffectScale(0, 0, function.coordinate, number, steps=steps)
 
 
 def _through_map(
@@ -260,13 +264,13 @@ def _through_map(
     if len(numbers) < 2 or not alone or bijection.indices.shape != (factor.places.size, 1):
         raise NotSeparableError(f"{factor.name!r} is multiplied by several parameters")
     factors = list(bijection.scale[0][0].elements())
-    scale, spread = _scale_coordinate(factors[0] if len(factors) == 1 else None, factor)
+    scale = _effect_scale(factors[0] if len(factors) == 1 else None, factor)
     location = [(int(k), 1.0) for k in bijection.locations if k >= 0]
     shift, width = map(float, numbers)
     if shift:
         raise NotSeparableError(f"{factor.name!r} has a standardised prior with a mean")
     effect = GroupEffect(factor, block, tuple(location), 0.0, width)
-    return effect, EffectScale(0, 0, scale, spread * width)
+    return effect, scale._replace(spread=scale.spread * width)
 
 
 def _require_apart(

@@ -1,10 +1,11 @@
 """Plans whose observations are groups: when they are chosen, in which coordinate, and how told."""
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, explain
+from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, explain, sample
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import KIND
 from pymc_minibatch_mh.native.moves import ENDS
@@ -117,3 +118,26 @@ def test_values_of_other_steps_reach_the_prior():
 def test_a_file_is_refused_by_name(step, tmp_path):
     with pytest.raises(SettingError, match="'effect' is integrated out"):
         step.save(tmp_path / "step.npz")
+
+
+def test_a_scale_in_an_interval_stays_there():
+    """The mode of the scale is close to the end of the interval."""
+    rng = np.random.default_rng(3)
+    person = np.repeat(np.arange(400), 5)
+    chance = 1.0 / (1.0 + np.exp(-0.9 * rng.standard_normal(400)[person]))
+    with pm.Model() as model:
+        effect = pm.Normal("effect", 0.0, pm.Uniform("tau", 0.0, 1.1), shape=400)
+        y = (rng.random(person.size) < chance).astype(int)
+        pm.Bernoulli("y", logit_p=effect[person], observed=y)
+    step = TunaMH(model=model, blocks="groups")
+    target = step.plan.target
+    trace = sample(step, 4_000, chains=1, random_seed=4, effects=False, progressbar=False)
+    draws = trace.posterior["tau"].to_numpy().ravel()
+    grid = np.linspace(0.5, 1.1, 602)[1:-1]
+    logs = np.array([target.log_likelihood(np.array([x / 1.1])) for x in grid])
+    weights = np.exp(logs - logs.max())
+    mean, square = (weights @ grid**k / weights.sum() for k in (1, 2))
+    sd, error = np.sqrt(square - mean**2), 4.0 / np.sqrt(float(az.ess(draws[None])))
+    assert 1.09 < draws.max() < 1.1
+    assert draws.mean() == pytest.approx(mean, abs=error * sd)
+    assert draws.std() == pytest.approx(sd, rel=error)

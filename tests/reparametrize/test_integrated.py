@@ -5,9 +5,11 @@ from functools import cache
 import numpy as np
 import pymc as pm
 import pytest
+from scipy import special
 
 from helpers.small_groups import read
 from model.evaluation import at_points, evaluate
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.constant_data import with_double_constants
 from pymc_minibatch_mh.reparametrize.integrated import without_effects
 
@@ -55,13 +57,55 @@ def from_logarithm():
     pm.Normal("y", effect[GROUP], pm.HalfNormal("noise", 1.0), observed=Y)
 
 
+def interval():
+    effect = pm.Normal("a", pm.Normal("mu", 0.0, 2.0), pm.Uniform("tau", 0.0, 5.0), shape=G)
+    pm.Normal("y", effect[GROUP], 1.0, observed=Y)
+
+
+def interval_without_zero():
+    effect = pm.Normal("a", 0.0, pm.Uniform("tau", 0.5, 5.0), shape=G)
+    pm.Normal("y", pm.Normal("mu", 0.0, 2.0) + effect[GROUP], 1.0, observed=Y)
+
+
+def precision():
+    effect = pm.Normal("a", 0.0, tau=pm.Gamma("tau", 2.0, 0.5), shape=G)
+    pm.Normal("y", pm.Normal("mu", 0.0, 2.0) + effect[GROUP], 1.0, observed=Y)
+
+
+def variance():
+    """Write the root of a variance in an interval times a standardised effect."""
+    scale = pm.math.sqrt(pm.Uniform("tau", 0.0, 4.0))
+    effect = scale * pm.Normal("z", 0.0, 1.0, shape=G)
+    pm.Normal("y", pm.Normal("mu", 0.0, 2.0) + effect[GROUP], 1.0, observed=Y)
+
+
+def softplus():
+    scale = pm.math.softplus(pm.Normal("tau", 0.0, 1.0)) + 0.1
+    pm.Normal("y", pm.Normal("a", 0.0, scale, shape=G)[GROUP], 1.0, observed=Y)
+    pm.Normal("mu", 0.0, 1.0)
+
+
 MODELS = {
+    "interval": (interval, "a", "tau"),
+    "interval without 0": (interval_without_zero, "a", "tau"),
+    "precision": (precision, "a", "tau"),
+    "variance": (variance, "z", "tau"),
+    "softplus": (softplus, "a", "tau"),
     "plain": (plain, "a", "tau"),
     "hierarchy": (hierarchy, "a", "tau"),
     "products": (products, "z", "tau"),
     "crossed": (crossed, "a", "tau"),
     "logarithm": (from_logarithm, "a", "log tau"),
 }
+#: Functions of their coordinate that scales are, up to a number, and their ends; else exp.
+SCALES = {
+    "interval": (special.expit, 0.0, 1.0),
+    "interval without 0": (lambda v: 0.5 + 4.5 * special.expit(v), 0.5, 5.0),
+    "precision": (lambda v: np.exp(-0.5 * v), 0.0, np.inf),
+    "variance": (lambda v: np.sqrt(special.expit(v)), 0.0, 1.0),
+    "softplus": (lambda v: np.logaddexp(0.0, v) + 0.1, 0.1, np.inf),
+}
+PLAIN = (np.exp, 0.0, np.inf)
 for_each_model = pytest.mark.parametrize("name", list(MODELS))
 
 
@@ -97,12 +141,38 @@ def test_the_prior_is_the_models_without_the_effects(name, root):
     expected = at_points(model, with_double_constants(model.logp(vars=others)), points)
     for point, logp in zip(points, expected, strict=True):
         position = reduced.ravel(point)
-        # phi = log(kappa)/root, in the coordinate kappa.
         (place,) = reduced.boundary
-        jacobian = -np.log(root * position[place])
+        scale = SCALES.get(name, PLAIN)[0]
+        v = np.concatenate([np.ravel(x) for k, x in point.items() if k != effect])[place]
+        slope = (scale(v + 1e-6) ** root - scale(v - 1e-6) ** root) / 2e-6
+        jacobian = pytest.approx(-np.log(abs(slope)), rel=1e-8, abs=1e-8)
+        assert reduced.log_jacobian(position) == jacobian
         found = evaluate([reduced.position], reduced.prior, [position])
-        assert found == pytest.approx(logp + jacobian, rel=1e-12, abs=1e-12)
-        assert reduced.log_jacobian(position) == pytest.approx(jacobian, rel=1e-12, abs=1e-12)
+        assert found == pytest.approx(logp + reduced.log_jacobian(position), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("root", [1, 2])
+@for_each_model
+def test_the_prior_is_zero_beyond_the_ends_of_the_scale(name, root):
+    """Rows are evaluated at positive scales outside of an interval as well."""
+    model, _, reduced = reduced_of(name, root)
+    (place,), (_, low, high) = reduced.boundary, SCALES.get(name, PLAIN)
+    assert reduced.lower[place] == pytest.approx(low**root, abs=1e-15)
+    assert reduced.upper[place] == pytest.approx(high**root, rel=1e-15)
+    prior = CompiledModel(reduced).prior.compiled()
+    inside = [reduced.ravel(point) for point in points_of(model)]
+    near, far = (np.array(inside) for _ in range(2))
+    near[:, place] = reduced.lower[place] - np.array([1e-9, 0.01, 0.4])
+    beyond = [near]
+    if np.isfinite(high):
+        far[:, place] = reduced.upper[place] + np.array([1e-9, 0.01, 0.4])
+        beyond.append(far)
+    context = np.zeros(1, np.int64)
+    for x in inside:
+        assert np.isfinite(prior(x, context))
+    for x in np.concatenate(beyond):
+        assert not prior(x, context) > -np.inf
+        assert prior(reduced.in_support(x), context) > -np.inf
 
 
 @pytest.mark.parametrize("root", [1, 2])
@@ -116,7 +186,8 @@ def test_positions_are_the_other_variables_with_the_scale(name, root):
         others = {k: v for k, v in point.items() if k != effect}
         own = np.concatenate([np.ravel(v) for v in others.values()])
         assert position.size == reduced.size == own.size
-        assert position[place] == pytest.approx(np.exp(root * own[place]), rel=1e-14)
+        tau = SCALES.get(name, PLAIN)[0](own[place])
+        assert position[place] == pytest.approx(tau**root, rel=1e-14)
         assert np.array_equal(np.delete(position, place), np.delete(own, place))
         back = reduced.split_by_name(reduced.values(position))
         assert list(back) == list(others)
@@ -124,19 +195,20 @@ def test_positions_are_the_other_variables_with_the_scale(name, root):
             np.testing.assert_allclose(back[key], value, rtol=1e-13, atol=1e-15)
     assert reduced.name_at(place) == scale
     label = f"exp({scale})" if name == "logarithm" else scale
+    label = f"scale by {scale}" if name in SCALES else label
     assert [x.label for x in reduced.maps] == [label if root == 1 else f"{label}²"]
 
 
 @for_each_model
-def test_the_scale_is_positive_and_all_else_as_it_was(name):
+def test_the_scale_has_ends_and_all_else_is_as_it_was(name):
     _, groups, reduced = reduced_of(name, 1)
     (place,) = reduced.boundary
-    assert reduced.lower[place] == 0.0
     assert np.isneginf(np.delete(reduced.lower, place)).all()
-    assert np.isposinf(reduced.upper).all()
+    assert np.isposinf(np.delete(reduced.upper, place)).all()
     below = np.full(reduced.size, -0.5)
-    assert reduced.in_support(below)[place] == 0.5
-    assert np.array_equal(np.delete(reduced.in_support(below), place), np.delete(below, place))
+    inside = reduced.in_support(below)
+    assert reduced.lower[place] < inside[place] < reduced.upper[place]
+    assert np.array_equal(np.delete(inside, place), np.delete(below, place))
     (block,) = reduced.integrated
     assert block is groups.effects[0].block
     assert block.name not in [block.name for block in reduced.blocks]

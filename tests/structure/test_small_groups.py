@@ -92,6 +92,22 @@ def scale_of_two_factors():
     rows(normal(0.0, t)[GROUP] + other[OTHER], slice(None))
 
 
+def scale_in_an_interval():
+    rows(normal(0.0, 2.0 * pm.Uniform("tau", 0.0, 3.0)))
+
+
+def precision():
+    rows(pm.Normal("a", 0.0, tau=pm.Gamma("tau", 1.0, 1.0), shape=G))
+
+
+def precision_of_an_interval():
+    rows(pm.Normal("a", 0.0, tau=1.0 / pm.Uniform("tau", 0.0, 3.0) ** 2, shape=G))
+
+
+def variance():
+    rows(normal(0.0, pm.math.sqrt(pm.InverseGamma("tau", 2.0, 1.0))))
+
+
 def student():
     rows(pm.StudentT("a", nu=4, mu=mu(), sigma=tau(), shape=G))
 
@@ -122,7 +138,13 @@ CENTRED = {
     "half the scale": (
         half_the_scale, {"mu": 1.0}, 0.0, 0.5, "tau_log__", EffectLaw("logistic"),
     ),
-    "exponential": (scale_is_an_exponential, {}, 0.0, np.exp(0.5), "log tau", NORMAL),
+    "exponential": (scale_is_an_exponential, {}, 0.0, 1.0, "log tau", NORMAL),
+    "interval": (scale_in_an_interval, {}, 0.0, 6.0, "tau_interval__", NORMAL),
+    "precision": (precision, {}, 0.0, 1.0, "tau_log__", NORMAL),
+    "precision of an interval": (
+        precision_of_an_interval, {}, 0.0, 1.0, "tau_interval__", NORMAL,
+    ),
+    "variance": (variance, {}, 0.0, 1.0, "tau_log__", NORMAL),
     "scale of a vector": (scale_of_a_vector, {}, 0.0, 1.0, "tau_log__[1]", NORMAL),
     "scale of two factors": (scale_of_two_factors, {}, 0.0, 1.0, "tau_log__", NORMAL),
     "Student's t": (student, {"mu": 1.0}, 0.0, 1.0, "tau_log__", EffectLaw("t", 4.0)),
@@ -310,15 +332,14 @@ REFUSED = {
     ),
     "mean not affine": (lambda: rows(normal(pm.HalfNormal("mu", 1.0))), "mean that is not affine"),
     "log scale as mean": (log_scale_as_mean, "'tau_log__' is in the mean"),
-    "scale in an interval": (
-        lambda: rows(normal(0.0, pm.Uniform("tau", 0.0, 3.0))), "not a positive parameter",
+    "absolute scale": (lambda: rows(normal(0.0, abs(mu()))), "monotone"),
+    "even scale": (lambda: rows(normal(0.0, 1.0 + mu() ** 2)), "monotone"),
+    "hyperbola": (lambda: rows(normal(0.0, 1.0 / (1.0 + mu()))), "monotone"),
+    "scale that may be negative": (
+        lambda: rows(normal(0.0, pm.Uniform("tau", -1.0, 3.0))), "monotone",
     ),
-    "scale in a precision": (
-        lambda: rows(pm.Normal("a", 0.0, tau=pm.Gamma("precision", 1.0, 1.0), shape=G)),
-        "not a positive parameter",
-    ),
-    "two scales": (lambda: rows(normal(0.0, tau() * tau("s"))), "not a positive parameter"),
-    "constant scale": (lambda: rows(normal(0.0, 1.0)), "not a positive parameter"),
+    "two scales": (lambda: rows(normal(0.0, tau() * tau("s"))), "not a positive, monotone"),
+    "constant scale": (lambda: rows(normal(0.0, 1.0)), "not a positive, monotone"),
     "scale of the noise": (lambda: scale_in_the_likelihood(True), "likelihood by itself"),
     "scale in the predictor": (lambda: scale_in_the_likelihood(False), "likelihood by itself"),
     "scale shared by products": (scale_shared_by_products, "'other' depends on the scale"),
