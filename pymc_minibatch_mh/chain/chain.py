@@ -185,13 +185,12 @@ class Chain:
             positions = np.empty((draws, self.position.size))
         counts = np.zeros(draws, COUNTS)
         updates, made = self.program.updates_per_draw, 0
-        proposed_by = updates * self.program.sampler.rows_read(self.plan.n_rows)
+        proposed_by = self.program.sampler.rows_read(self.plan.n_rows) + self.plan.rows_in_prior
         while made < draws:
             until = min(draws, made + draws_until_adaptation(self))
             block = Draws(positions[made:until], counts[made:until])
             self._run_kernel(updates, *block)
-            if proposed_by:
-                block.counts["n_obs"] += proposed_by
+            block.counts["n_obs"] += updates * proposed_by
             accumulate_statistics(self, updates, *block)
             made = until
         return Draws(positions, counts)

@@ -18,7 +18,7 @@ from pymc_minibatch_mh.model.factorization import Factorization, factorize
 from pymc_minibatch_mh.model.independence import Likelihood
 from pymc_minibatch_mh.model.inputs import likelihood_names
 from pymc_minibatch_mh.model.layout import Block
-from pymc_minibatch_mh.model.terms import MIN_ROWS, number_of_rows, potentials_in_full
+from pymc_minibatch_mh.model.terms import MIN_ROWS, number_of_rows
 from pymc_minibatch_mh.structure.predictors import LinearForm
 from pymc_minibatch_mh.structure.row_function import RowFunction, row_functions
 
@@ -174,18 +174,25 @@ def not_subsampled(
     reasons = _reasons_of_other_steps(parts)
     for name, why in _updates_without_rows(parts, directions).items():
         reasons[name] = f"{reasons.get(name, PRIOR)}; {why}"
-    return (*observed, *_priors_and_potentials(model, reasons))
+    alone = {str(x.name): "a potential of the parameters alone" for x in model.potentials}
+    read = {name: words for name, (_, words) in parts.in_full.items()}
+    potentials = [
+        NotSubsampled(name, words, in_full=name in read)
+        for name, words in {**alone, **read}.items()
+        if name not in chosen or name in read
+    ]
+    return (*observed, *_priors(model, reasons), *potentials)
 
 
 def try_each_observed(
     model: pm.Model, variables: list[Variable], **reading: Any
 ) -> tuple[NotSubsampled, ...]:
-    """Whether each observed variable of an unsupported model could be subsampled by itself."""
+    """Whether each likelihood of an unsupported model could be subsampled by itself."""
     tried = {**reading, "weights": None}
     refused = []
-    for rv in model.observed_RVs:
+    for rv in (*model.observed_RVs, *model.potentials):
         name, count = str(rv.name), number_of_rows(model, rv)
-        reason = _explain_full(count)
+        reason = _explain_full(count) if count else "a potential of the parameters alone"
         if count >= MIN_ROWS:
             try:
                 factorize(model, variables, **{**tried, "observed": [name]})
@@ -193,7 +200,7 @@ def try_each_observed(
             except UnsupportedModelError as error:
                 reason = str(error)
         refused.append(NotSubsampled(name, reason))
-    return (*refused, *_priors_and_potentials(model, {}))
+    return (*refused, *_priors(model, {}))
 
 
 def _explain_full(count: int) -> str:
@@ -201,17 +208,12 @@ def _explain_full(count: int) -> str:
     return f"{count:,} observations, {why}: evaluated in full at every update"
 
 
-def _priors_and_potentials(model: pm.Model, reasons: dict[str, str]) -> list[NotSubsampled]:
-    """Free variables and potentials; `reasons` maps names of value variables to reasons."""
-    variables = [
+def _priors(model: pm.Model, reasons: dict[str, str]) -> list[NotSubsampled]:
+    """Free variables; `reasons` maps names of value variables to reasons."""
+    return [
         NotSubsampled(str(rv.name), reasons.get(str(model.rvs_to_values[rv].name), PRIOR))
         for rv in model.free_RVs
     ]
-    reading = potentials_in_full(model)
-    for name in (str(potential.name) for potential in model.potentials):
-        reason = reading.get(name, "a potential of the parameters alone")
-        variables.append(NotSubsampled(name, reason, in_full=name in reading))
-    return variables
 
 
 def _reasons_of_other_steps(parts: Factorization) -> dict[str, str]:

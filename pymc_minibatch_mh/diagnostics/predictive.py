@@ -41,6 +41,7 @@ from pymc_minibatch_mh.model.inputs import (
     as_numeric_array,
     resolve_model,
 )
+from pymc_minibatch_mh.model.potentials import term_of_whole
 from pymc_minibatch_mh.model.stored_ops import stored_arrays
 from pymc_minibatch_mh.model.terms import read_term
 from pymc_minibatch_mh.progress import show_progress
@@ -103,13 +104,14 @@ class BatchFunction:
 
 
 class RowLogLikelihood(BatchFunction):
-    """Log-likelihood of each observation of one observed variable."""
+    """Log-likelihood of each observation of an observed variable, or of each row of a potential."""
 
     def __init__(self, model: pm.Model, var_name: str | None) -> None:
-        rv = observed_variable(model, var_name)
+        rv = observed_variable(model, var_name, model.potentials)
         names = {v: str(model.values_to_rvs[v].name) for v in model.value_vars}
         self.arrays = ModelArrays()
-        term = read_term(model, rv, names, arrays=self.arrays)
+        read = term_of_whole if rv in model.potentials else read_term
+        term = read(model, rv, names, arrays=self.arrays)
         inputs = stand_ins(model)
         values = value_graphs(model, inputs)
         (logp,) = clone_replace([term.logp], values, rebuild_strict=False)
@@ -125,17 +127,19 @@ class RowLogLikelihood(BatchFunction):
         return out
 
 
-def observed_variable(model: pm.Model, var_name: str | None) -> Variable:
-    """Observed variable with a name; by default the only observed variable."""
-    by_name = {str(rv.name): rv for rv in model.observed_RVs}
-    if var_name is None and len(by_name) == 1:
-        return next(iter(by_name.values()))
+def observed_variable(
+    model: pm.Model, var_name: str | None, potentials: Sequence[Variable] = ()
+) -> Variable:
+    """Observed variable or potential with a name; by default the only one, observed ones first."""
+    by_name = {str(rv.name): rv for rv in (*model.observed_RVs, *potentials)}
+    first = model.observed_RVs or potentials
+    if var_name is None and len(first) == 1:
+        return first[0]
     if var_name not in by_name:
         problem = f"var_name={var_name!r} names no observed variable of this model"
         if var_name is None and by_name:
-            problem = (
-                f"var_name= is not given, and this model has {len(by_name)} observed variables"
-            )
+            what = "observed variables" if model.observed_RVs else "potentials"
+            problem = f"var_name= is not given, and this model has {len(first)} {what}"
         raise SettingError(f"{problem}. Choose from {sorted(by_name)}.")
     return by_name[var_name]
 

@@ -4,7 +4,7 @@ Bijections replace some of the model's own variables by other coordinates. The d
 their exact Jacobian and draws are mapped back, so the model's posterior does not change.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from pymc.data import MinibatchOp
 from pymc.distributions.simulator import SimulatorRV
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import variadic_add
@@ -42,9 +42,16 @@ from pymc_minibatch_mh.model.layout import (
     support_of_block,
     total_size,
 )
+from pymc_minibatch_mh.model.potentials import (
+    RowsOfPotential,
+    evaluated_in_full,
+    rows_of_potential,
+    terms_of_potentials,
+)
 from pymc_minibatch_mh.model.terms import (
     MIN_ROWS,
     log_densities,
+    nothing_to_subsample,
     read_term,
     require_alone,
     subsampled_variables,
@@ -97,6 +104,8 @@ class Factorization:
     natural: dict[str, Variable]
     #: Constants and shared variables of the model that the factorization depends on.
     arrays: ModelArrays
+    #: Potentials that every update evaluates in full: name -> number of their rows, and why.
+    in_full: Mapping[str, tuple[int, str]]
     #: Bijections of a few coordinates each; empty if the position is the value variables.
     maps: tuple[Bijection, ...] = ()
     #: Variables in products of parameters in observations, with reasons why they are not mapped.
@@ -227,8 +236,8 @@ def factorize(
     vars
         Continuous value variables to sample. Other steps update the rest.
     observed
-        Names of the observed variables to subsample. By default every one with at least
-        `min_rows` observations.
+        Names of the observed variables and potentials to subsample. By default every observed
+        variable with at least `min_rows` observations, and sums over so many rows in potentials.
     weights
         Weights of the observations' log-likelihoods: name -> array of shape (N,), or the
         array if one variable is subsampled.
@@ -261,16 +270,20 @@ def factorize(
         # Computing the model's initial point compiles code, so it is the last resort.
         shapes = {k: np.shape(x) for k, x in (point or model.initial_point()).items()}
     names = {v: model.values_to_rvs[v].name for v in model.value_vars}
-    chosen = subsampled_variables(model, observed, min_rows, observation_dims)
     arrays = ModelArrays()
-    terms = [read_term(model, rv, names, observation_dims, arrays) for rv in chosen]
+    chosen = subsampled_variables(model, observed, min_rows, observation_dims)
+    reading = names, observation_dims, arrays
+    terms = [read_term(model, rv, *reading) for rv in chosen if rv not in model.potentials]
     weigh_terms(terms, weights)
-    terms = join_terms(terms)
-    _check_potentials(model, terms)
-    rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
-    densities = log_densities(model, rest) if rest else [pt.constant(0.0)]
-    prior = with_double_constants(sum_log_densities(densities)) if rest else densities[0]
-    require_alone(model, rest, terms)
+    few = min_rows if observed is None else 1
+    by_rows = {
+        v: rows_of_potential(model, v, *reading, few) for v in chosen if v in model.potentials
+    }
+    terms = join_terms([*terms, *terms_of_potentials(by_rows, observed, len(terms))])
+    if not terms:
+        raise nothing_to_subsample(model, min_rows)
+    prior, rest = _prior_part(model, chosen, by_rows)
+    require_alone(rest, terms)
     in_rows = set(ancestors([term.logp for term in terms]))
     foreign = [v for v in model.value_vars if v not in vars]
     expanded = [v for v in foreign if v in in_rows and np.dtype(v.dtype).kind == "f"]
@@ -280,8 +293,8 @@ def factorize(
     other_values = pt.vector("others", shape=(total_size(others),), dtype="float64")
     pieces = split_vector(position, blocks) | split_vector(other_values, others)
     free = natural_values(model, [block.variable for block in blocks])
-    for v in rest:
-        arrays.add([v, model.rvs_to_values.get(v, v)], str(v.name))
+    for name, graphs in rest.items():
+        arrays.add(graphs, name)
     arrays.add([prior, *free.values()], "the prior part")
     prior, *graphs = _without_shared([prior, *(t.logp for t in terms), *free.values()], pieces)
     for term, logp in zip(terms, graphs[: len(terms)], strict=True):
@@ -290,8 +303,26 @@ def factorize(
     free = dict(zip(free, graphs[len(terms) :], strict=True))
     lower, upper = np.concatenate([support_of_block(model, block) for block in blocks], axis=1)
     layout = position, blocks, total_size(blocks[: len(expanded)]), other_values, others
-    prior = prior.astype("float64")
-    return Factorization(*layout, prior, tuple(terms), lower, upper, free, arrays)
+    prior, in_full = prior.astype("float64"), evaluated_in_full(model, by_rows)
+    return Factorization(*layout, prior, tuple(terms), lower, upper, free, arrays, in_full)
+
+
+def _prior_part(
+    model: pm.Model, chosen: Sequence[Variable], by_rows: Mapping[Variable, RowsOfPotential]
+) -> tuple[Variable, dict[str, Sequence[Variable]]]:
+    """Log-density of all that is not subsampled, and the graphs behind it by variable."""
+    whole = [v for v in model.basic_RVs + model.potentials if v not in chosen]
+    rest: dict[str, Sequence[Variable]] = {
+        str(v.name): [v, model.rvs_to_values.get(v, v)] for v in whole
+    }
+    rest |= {str(v.name): found.rest for v, found in by_rows.items()}
+    densities = [
+        *(log_densities(model, whole) if whole else ()),
+        *(part for found in by_rows.values() for part in found.rest),
+    ]
+    if not densities:
+        return pt.constant(0.0), rest
+    return with_double_constants(sum_log_densities(densities)), rest
 
 
 def sum_log_densities(graphs: Sequence[Variable]) -> Variable:
@@ -341,22 +372,4 @@ def _check_for_random_densities(model: pm.Model) -> None:
                 str(rv.name),
                 "is declared with total_size= or pm.Minibatch, which rescales a random batch",
                 "Give the model all rows and drop total_size; this step draws its own batches.",
-            )
-
-
-def _check_potentials(model: pm.Model, terms: Sequence[Likelihood]) -> None:
-    columns = [column.values for term in terms for column, _ in term.batches]
-    arrays = [values for values in columns if isinstance(values, np.ndarray)]
-
-    def is_copy(data: np.ndarray) -> bool:
-        return any(data is array or np.array_equal(data, array) for array in arrays)
-
-    for potential in model.potentials:
-        leaves = [v for v in ancestors([potential]) if isinstance(v, Constant | SharedVariable)]
-        tensors = [v for v in leaves if isinstance(v.type, pt.TensorType) and v.type.ndim]
-        if any(is_copy(data_values(v)) for v in tensors):
-            raise refusal_message(
-                str(potential.name),
-                "is a potential on data of a subsampled likelihood",
-                "Write it as an observed variable, for instance with pm.CustomDist.",
             )

@@ -70,19 +70,26 @@ class BatchWalk:
     def __init__(
         self,
         name: str,
-        n_rows: int,
+        n_rows: int | None,
         names: dict[Variable, str],
         observations: Variable | None = None,
     ) -> None:
         self.name = name
         self.observations = observations
-        self.n_rows = n_rows
+        self._n_rows = n_rows
         self.names = names
         self.length = pt.lscalar("batch_length")
         self.batches: dict[tuple[Variable, int], tuple[Column, Variable]] = {}
         self.shared_by_all: list[Variable] = []
         self.computed_from: list[Variable] = []
         self._seen: dict[tuple[Variable, int], Variable] = {}
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows; by default that of the first data array, or 0 before one is read."""
+        if self._n_rows is None:
+            return next((c.values.shape[c.axis] for c, _ in self.batches.values()), 0)
+        return self._n_rows
 
     def rows(self, variable: Variable, axis: int) -> Variable:
         """Rebuild `variable` for a minibatch whose rows lie along `axis`."""
@@ -152,8 +159,9 @@ class BatchWalk:
             if behind is None or self.observations in behind:
                 raise
         self._state = state
+        batch = self._batch_of_data(variable, compute_constant(variable), axis)
         self.computed_from += [v for v in behind if data_values(v).size >= self.n_rows]
-        return self._batch_of_data(variable, compute_constant(variable), axis)
+        return batch
 
     def _by_rule(self, variable: Variable, axis: int) -> Variable:
         node = variable.owner
@@ -174,7 +182,7 @@ class BatchWalk:
         self, variable: Variable, values: np.ndarray | StoredArray, axis: int
     ) -> Variable:
         name = self.name_of(variable)
-        if values.shape[axis] != self.n_rows:
+        if values.shape[axis] != (self.n_rows or values.shape[axis]):
             raise refusal_message(
                 self.name,
                 f"uses {name!r}, whose length {values.shape[axis]:,} along its observation axis "
@@ -232,15 +240,19 @@ def data_values(variable: Variable) -> np.ndarray:
 def batch_term(
     name: str,
     logp: Variable,
-    n_rows: int,
+    n_rows: int | None,
     names: dict[Variable, str],
     observations: Variable | None = None,
 ) -> Likelihood:
-    """Prove the observations of a term independent, and rewrite the term for a minibatch."""
+    """Prove the observations of a term independent, and rewrite the term for a minibatch.
+
+    If `n_rows` is None, data arrays tell the number.
+    """
     if logp.type.ndim == 0:
         raise refusal_message(
             name, "has one log-likelihood for all of its values together", USE_NUTS
         )
+    n_rows = logp.type.shape[0] if n_rows is None else n_rows
     if logp.type.shape[0] not in (None, n_rows):
         raise refusal_message(
             name,
@@ -258,7 +270,7 @@ def batch_term(
     require_one_storage(name, [column for column, _ in walk.batches.values()], batch)
     if batch.type.ndim > 1:
         batch = batch.sum(axis=tuple(range(1, batch.type.ndim)))
-    return Likelihood(name, n_rows, batch, walk.length, list(walk.batches.values()))
+    return Likelihood(name, walk.n_rows, batch, walk.length, list(walk.batches.values()))
 
 
 def _refuse_sums_over_rows(walk: BatchWalk) -> None:

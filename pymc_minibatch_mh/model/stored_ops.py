@@ -5,12 +5,11 @@ to its storage, and its output variable a strong one, shared by all copies of th
 lives as long as a graph that reads it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import ref
 
 import numpy as np
-import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
@@ -152,13 +151,13 @@ def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -
             )
 
 
-def require_rows_subsampled(model: pm.Model, rest: Sequence[Variable]) -> None:
-    """Raise an error if a variable that is not subsampled depends on stored data."""
-    for variable in rest:
-        stored = stored_arrays([variable, model.rvs_to_values.get(variable, variable)])
+def require_rows_subsampled(rest: Mapping[str, Sequence[Variable]]) -> None:
+    """Raise an error if graphs of a variable that is not subsampled depend on stored data."""
+    for name, graphs in rest.items():
+        stored = stored_arrays(graphs)
         if stored:
             raise refusal_message(
-                str(variable.name),
+                name,
                 f"uses {stored[0].name!r}, data of Rows(...), but is not an observed variable "
                 "that this step subsamples",
                 "Name it in observed=[...], or compute what it needs before the model.",

@@ -1,6 +1,6 @@
 """Selection of the subsampled observed variables, and their likelihood terms."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -72,14 +72,14 @@ def subsampled_variables(
     min_rows: int,
     observation_dims: Sequence[str] = (),
 ) -> list[Variable]:
-    """Observed variables that are subsampled."""
+    """Observed variables that are subsampled, and potentials that may be."""
     _check_dims(model, observation_dims)
-    by_name = {rv.name: rv for rv in model.observed_RVs}
+    by_name = {rv.name: rv for rv in (*model.observed_RVs, *model.potentials)}
     if observed is not None:
         return [by_name[name] for name in _checked_names(model, observed, observation_dims)]
     rows = {rv: number_of_rows(model, rv, observation_dims) for rv in by_name.values()}
     if max(rows.values(), default=-1) < min_rows:
-        raise _nothing_to_subsample(model, min_rows)
+        raise nothing_to_subsample(model, min_rows)
     return [rv for rv, n in rows.items() if n >= min_rows and _has_density(model, rv)]
 
 
@@ -95,7 +95,7 @@ def _has_density(model: pm.Model, rv: Variable) -> bool:
 def _checked_names(
     model: pm.Model, observed: Sequence[str], observation_dims: Sequence[str]
 ) -> list[str]:
-    known = sorted(rv.name for rv in model.observed_RVs)
+    known = sorted(rv.name for rv in (*model.observed_RVs, *model.potentials))
     if not isinstance(observed, Sequence):
         raise SettingError(f"observed={observed!r} is not a list of names. Choose from {known}.")
     names = [observed] if isinstance(observed, str) else list(observed)
@@ -120,7 +120,8 @@ def _checked_names(
     return names
 
 
-def _nothing_to_subsample(model: pm.Model, min_rows: int) -> UnsupportedModelError:
+def nothing_to_subsample(model: pm.Model, min_rows: int) -> UnsupportedModelError:
+    """UnsupportedModelError of a model without a tall likelihood."""
     if model.observed_RVs:
         names = ", ".join(repr(str(rv.name)) for rv in model.observed_RVs)
         return UnsupportedModelError(
@@ -133,9 +134,8 @@ def _nothing_to_subsample(model: pm.Model, min_rows: int) -> UnsupportedModelErr
             "Declare the likelihood with observed=."
         )
     return UnsupportedModelError(
-        f"{model.potentials[0].name!r} is a potential, which is evaluated as a whole, and this "
-        "model has no observed variable, so there is nothing to subsample. Declare the likelihood "
-        "with observed=, for instance as pm.CustomDist(..., logp=..., observed=data)."
+        f"{model.potentials[0].name!r} is a potential without data of {min_rows:,} rows, and this "
+        "model has no observed variable, so there is nothing to subsample. Sample with pm.NUTS()."
     )
 
 
@@ -172,7 +172,9 @@ def _own_dims(model: pm.Model, name: str, observation_dims: Sequence[str]) -> li
 
 
 def number_of_rows(model: pm.Model, rv: Variable, observation_dims: Sequence[str] = ()) -> int:
-    """Number of observations of an observed variable; MIN_ROWS if it is unknown."""
+    """Number of observations of an observed variable, MIN_ROWS if unknown; rows of a potential."""
+    if rv in model.potentials:
+        return longest_data(log_densities(model, [rv]))
     axis = observation_axis(model, rv, observation_dims)
     value = _without_casts(model.rvs_to_values[rv])
     stored, shape = stored_array(value), value.type.shape
@@ -183,25 +185,16 @@ def number_of_rows(model: pm.Model, rv: Variable, observation_dims: Sequence[str
     return MIN_ROWS if not shape or shape[axis] is None else int(shape[axis])
 
 
-def potentials_in_full(model: pm.Model) -> dict[str, str]:
-    """Potentials that read arrays of :data:`MIN_ROWS` data values or more.
-
-    The observations inside a potential are unknown, and no statistic counts them. The result maps a
-    potential's name to a message with its data and with declarations that can be subsampled.
-    """
-    found, arrays = {}, TensorConstant | TensorSharedVariable
-    for potential in model.potentials:
-        (graph,) = model.replace_rvs_by_values([potential])
-        sizes = {v: np.size(data_values(v)) for v in ancestors([graph]) if isinstance(v, arrays)}
-        tall = {v: size for v, size in sizes.items() if size >= MIN_ROWS}
-        if tall:
-            names = ", ".join(sorted(repr(v.name) for v in tall if v.name)) or "without names"
-            found[str(potential.name)] = (
-                f"a potential of {sum(tall.values()):,} data values ({names}), evaluated in full "
-                "at every update; write censored observations as pm.Censored, and other "
-                "likelihoods as pm.CustomDist"
-            )
-    return found
+def longest_data(graphs: Sequence[Variable]) -> int:
+    """Largest number of entries on the first axis of the data arrays behind graphs, or 0."""
+    lengths = [0]
+    for v in ancestors(list(graphs)):
+        stored = stored_array(v)
+        if stored is not None:
+            lengths.append(stored.shape[0])
+        elif isinstance(v, TensorConstant | TensorSharedVariable) and v.type.ndim:
+            lengths.append(np.shape(data_values(v))[0])
+    return max(lengths)
 
 
 def _without_casts(value: Variable) -> Variable:
@@ -260,9 +253,9 @@ def _keep_names(rv: Variable, logp: Variable) -> None:
         folded.name = folded.name or next(same, None)
 
 
-def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Likelihood]) -> None:
+def require_alone(rest: Mapping[str, Sequence[Variable]], terms: Sequence[Likelihood]) -> None:
     """Raise an error if data in Rows(...) are in only some subsampled terms, or in `rest`."""
-    require_rows_subsampled(model, rest)
+    require_rows_subsampled(rest)
     stored = [term for term in terms if term_storage(term) is not None]
     if stored and len(terms) > 1:
         other = next(term for term in terms if term is not stored[0])

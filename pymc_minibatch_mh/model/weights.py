@@ -26,7 +26,7 @@ def weigh_terms(terms: Sequence[Likelihood], weights: Weights | None) -> None:
         return
     by_name = {term.name: term for term in terms}
     if not isinstance(weights, Mapping):
-        if len(terms) > 1:
+        if len(terms) != 1:
             raise SettingError(
                 f"weights= is one array for {len(terms)} observed variables. Pass a dictionary "
                 f"with keys from {sorted(by_name)}."
@@ -35,8 +35,9 @@ def weigh_terms(terms: Sequence[Likelihood], weights: Weights | None) -> None:
     for name, values in weights.items():
         if name not in by_name:
             raise SettingError(
-                f"weights= are given for {name!r}, which is not subsampled. Choose from "
-                f"{sorted(by_name)}."
+                f"weights= are given for {name!r}, which is not an observed variable that is "
+                f"subsampled. Choose from {sorted(by_name)}. Multiply the rows of a potential in "
+                "the model."
             )
         _weigh_term(by_name[name], _checked_weights(by_name[name], values))
 

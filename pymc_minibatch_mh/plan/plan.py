@@ -194,6 +194,11 @@ class Plan(ABC):
         return self.target.source.n_rows
 
     @property
+    def rows_in_prior(self) -> int:
+        """Number of rows of potentials that every update evaluates with the prior part."""
+        return sum(n_rows for n_rows, _ in self.target.factorization.in_full.values())
+
+    @property
     def n_drawn(self) -> int:
         """Number of rows from which batches are drawn: all except influential ones."""
         return self.n_rows - (0 if self.heavy is None else self.heavy.size)

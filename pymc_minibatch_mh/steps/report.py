@@ -21,7 +21,6 @@ from pymc_minibatch_mh.chain.starts import StartOutcome
 from pymc_minibatch_mh.chain.state import ChainState
 from pymc_minibatch_mh.model.bambi import response_parameters
 from pymc_minibatch_mh.model.inputs import likelihood_names
-from pymc_minibatch_mh.model.terms import potentials_in_full
 from pymc_minibatch_mh.native.statistics import STATS, Statistic
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.target import Target
@@ -168,13 +167,13 @@ def log_preparation(
 ) -> None:
     """Log the preparation of a step, and data that traces omit or statistics do not count.
 
-    These are stored data, and potentials that evaluate many data values in every update. Large
+    These are stored data. Potentials of which every update evaluates many rows, and large
     deterministics cause a warning, unless Bambi computes them afterwards for its model, the
     `source`.
     """
     warn_of_large(model, point, name, response_parameters(source))
-    for potential, why in potentials_in_full(model).items():
-        _log.warning("%s: %r is %s.", name, potential, why)
+    for potential, (_, words) in target.factorization.in_full.items():
+        _log.warning("%s: %r is %s", name, potential, words)
     if not target.source.in_memory:
         _log_left_out(name, target)
     _log.info("%s: preparing %s.", name, describe_rows(target))

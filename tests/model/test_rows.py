@@ -178,7 +178,7 @@ def with_a_summary(rows):
 def in_a_potential(rows):
     beta = pm.Normal("beta", shape=2)
     pm.Poisson("y", pm.math.exp(rows.data("X") @ beta), observed=rows.data("y"))
-    pm.Potential("p", (rows.data("X") @ beta).sum())
+    pm.Potential("p", (rows.data("X") @ beta).sum() ** 2)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,15 @@
 """All forms of models, in the order of the table."""
 
-from models.forms import declaring, dependent, dimensions, matrices, mixtures, regressions, writing
+from models.forms import (
+    declaring,
+    dependent,
+    dimensions,
+    matrices,
+    mixtures,
+    potentials,
+    regressions,
+    writing,
+)
 from models.forms.form import Form
 from models.forms.page import WRITTEN
 
@@ -14,10 +23,12 @@ SECTIONS = (
     writing.columns,
     writing.groups,
     declaring.models,
+    potentials.summed,
     dimensions.named,
     dependent.declared,
     dependent.mixing,
     dependent.latent,
+    potentials.mixed,
 )
 _DECLARED = {form.key: form for section in SECTIONS for form in section.forms}
 #: In the order of the page, and those that are not on it at the end.

@@ -185,14 +185,3 @@ def missing_counts(d):
     counts = np.where(np.arange(d.n) == 1, np.nan, d.raw.counts)
     pm.Poisson("y", pm.math.exp(pm.Normal("a")), observed=counts)
 
-
-@latent.form("likelihood in a potential", observed=())
-def potential(d):
-    pm.Potential("y", pm.logp(pm.Normal.dist(pm.Normal("a"), 1.0), d.y).sum())
-
-
-@latent.form("potential on the rows of a likelihood")
-def potential_on_rows(d):
-    a = pm.Normal("a")
-    pm.Normal("y", a, observed=d.y)
-    pm.Potential("extra", -((a - d.y) ** 2).sum())
