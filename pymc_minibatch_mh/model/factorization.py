@@ -311,14 +311,14 @@ def _prior_part(
     model: pm.Model, chosen: Sequence[Variable], by_rows: Mapping[Variable, RowsOfPotential]
 ) -> tuple[Variable, dict[str, Sequence[Variable]]]:
     """Log-density of all that is not subsampled, and the graphs behind it by variable."""
-    whole = [v for v in model.basic_RVs + model.potentials if v not in chosen]
+    unread = [v for v in model.basic_RVs + model.potentials if v not in chosen]
     rest: dict[str, Sequence[Variable]] = {
-        str(v.name): [v, model.rvs_to_values.get(v, v)] for v in whole
+        str(v.name): [v, model.rvs_to_values.get(v, v)] for v in unread
     }
-    rest |= {str(v.name): found.rest for v, found in by_rows.items()}
+    rest |= {str(v.name): reading.rest for v, reading in by_rows.items()}
     densities = [
-        *(log_densities(model, whole) if whole else ()),
-        *(part for found in by_rows.values() for part in found.rest),
+        *(log_densities(model, unread) if unread else ()),
+        *(part for reading in by_rows.values() for part in reading.rest),
     ]
     if not densities:
         return pt.constant(0.0), rest

@@ -56,21 +56,21 @@ def rows_of_potential(
     graph = as_plain_tensor(graph)
     if graph.type.ndim:
         graph = pt.moveaxis(graph, observation_axis(model, potential, observation_dims), 0)
-    found, by_length = RowsOfPotential([], [], {}), defaultdict[int, list[Variable]](list)
+    reading, by_length = RowsOfPotential([], [], {}), defaultdict[int, list[Variable]](list)
     for part in summands(graph):
         try:
             by_length[batch_term(str(potential.name), part, None, names).n_rows].append(part)
         except UnsupportedModelError as error:
-            found.rest.append(part)
-            found.errors[longest_data([part])] = error
+            reading.rest.append(part)
+            reading.errors[longest_data([part])] = error
     for n_rows, parts in by_length.items():
         if n_rows < min_rows or names.keys().isdisjoint(ancestors(parts)):
-            found.rest.extend(parts)
+            reading.rest.extend(parts)
             continue
         rows = pt.add(*map(_sum_of_each_row, parts)) if len(parts) > 1 else parts[0]
-        name = f"{potential.name}[{len(found.terms)}]" if found.terms else str(potential.name)
-        found.terms.append(batch_term(name, rows, n_rows, names))
-    return found
+        name = f"{potential.name}[{len(reading.terms)}]" if reading.terms else str(potential.name)
+        reading.terms.append(batch_term(name, rows, n_rows, names))
+    return reading
 
 
 def _sum_of_each_row(rows: Variable) -> Variable:
@@ -115,14 +115,14 @@ def _summands_of_product(graph: Variable, product: Variable) -> list[Variable]:
 
 def _with_known_lengths(scales: Iterable[Variable]) -> list[Variable]:
     """Scalars in which lengths of arrays, as in the mean, are numbers."""
-    found = []
+    numbers = []
     for scale in scales:
         if any(isinstance(v.owner_op, Shape) for v in ancestors([scale])):
             short = rewrite_graph(scale, include=("ShapeOpt", "canonicalize"), clone=True)
             if data_behind(short) is not None:
                 scale = pt.constant(compute_constant(short))
-        found.append(scale)
-    return found
+        numbers.append(scale)
+    return numbers
 
 
 def term_of_whole(
@@ -145,10 +145,14 @@ def terms_of_potentials(
     by_rows: Mapping[Variable, RowsOfPotential], observed: Sequence[str] | None, n_terms: int
 ) -> list[Likelihood]:
     """Terms of all potentials; the error of one named in `observed`, or if there is no term."""
-    terms = [term for found in by_rows.values() for term in found.terms]
-    for found in by_rows.values():
-        if found.errors and not found.terms and (observed is not None or not n_terms + len(terms)):
-            raise found.errors[max(found.errors)]
+    terms = [term for reading in by_rows.values() for term in reading.terms]
+    for reading in by_rows.values():
+        if (
+            reading.errors
+            and not reading.terms
+            and (observed is not None or not n_terms + len(terms))
+        ):
+            raise reading.errors[max(reading.errors)]
     return terms
 
 

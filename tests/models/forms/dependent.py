@@ -184,4 +184,3 @@ def latent_process(d):
 def missing_counts(d):
     counts = np.where(np.arange(d.n) == 1, np.nan, d.raw.counts)
     pm.Poisson("y", pm.math.exp(pm.Normal("a")), observed=counts)
-

@@ -63,6 +63,6 @@ mixed.forms_of(
     {
         "logarithm of a sum": lambda d: pm.Potential("y", pt.log(pt.exp(rows(d)).sum())),
         "square of a sum": lambda d: pm.Potential("y", -((d.y - line(d)).sum() ** 2)),
-        "running total": lambda d: pm.Potential("y", -pt.cumsum(d.y - line(d)) ** 2),
+        "running total": lambda d: pm.Potential("y", -(pt.cumsum(d.y - line(d)) ** 2)),
     }
 )
