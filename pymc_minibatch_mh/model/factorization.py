@@ -45,13 +45,12 @@ from pymc_minibatch_mh.model.layout import (
 from pymc_minibatch_mh.model.potentials import (
     RowsOfPotential,
     evaluated_in_full,
-    rows_of_potential,
+    read_potentials,
     terms_of_potentials,
 )
 from pymc_minibatch_mh.model.terms import (
     MIN_ROWS,
     log_densities,
-    nothing_to_subsample,
     read_term,
     require_alone,
     subsampled_variables,
@@ -275,13 +274,8 @@ def factorize(
     reading = names, observation_dims, arrays
     terms = [read_term(model, rv, *reading) for rv in chosen if rv not in model.potentials]
     weigh_terms(terms, weights)
-    few = min_rows if observed is None else 1
-    by_rows = {
-        v: rows_of_potential(model, v, *reading, few) for v in chosen if v in model.potentials
-    }
+    by_rows = read_potentials(model, chosen, reading, min_rows if observed is None else 1)
     terms = join_terms([*terms, *terms_of_potentials(by_rows, observed, len(terms))])
-    if not terms:
-        raise nothing_to_subsample(model, min_rows)
     prior, rest = _prior_part(model, chosen, by_rows)
     require_alone(rest, terms)
     in_rows = set(ancestors([term.logp for term in terms]))

@@ -24,6 +24,7 @@ from pytensor.tensor.shape import Shape
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.model.constant_data import as_plain_tensor, compute_constant, data_behind
 from pymc_minibatch_mh.model.independence import Likelihood, batch_term
+from pymc_minibatch_mh.model.independence_rules import USE_NUTS
 from pymc_minibatch_mh.model.inputs import ModelArrays
 from pymc_minibatch_mh.model.terms import (
     MIN_ROWS,
@@ -31,6 +32,10 @@ from pymc_minibatch_mh.model.terms import (
     longest_data,
     observation_axis,
 )
+
+
+#: Names of value variables, names of dims of observations, and the arrays that graphs read.
+type Reading = tuple[dict[Variable, str], Sequence[str], ModelArrays]
 
 
 class RowsOfPotential(NamedTuple):
@@ -125,6 +130,14 @@ def _with_known_lengths(scales: Iterable[Variable]) -> list[Variable]:
     return numbers
 
 
+def read_potentials(
+    model: pm.Model, chosen: Sequence[Variable], reading: Reading, min_rows: int
+) -> dict[Variable, RowsOfPotential]:
+    """Rows of the potentials among `chosen`; `reading` has further arguments."""
+    potentials = [v for v in chosen if v in model.potentials]
+    return {v: rows_of_potential(model, v, *reading, min_rows) for v in potentials}
+
+
 def term_of_whole(
     model: pm.Model, potential: Variable, names: dict[Variable, str], arrays: ModelArrays
 ) -> Likelihood:
@@ -146,13 +159,10 @@ def terms_of_potentials(
 ) -> list[Likelihood]:
     """Terms of all potentials; the error of one named in `observed`, or if there is no term."""
     terms = [term for reading in by_rows.values() for term in reading.terms]
-    for reading in by_rows.values():
-        if (
-            reading.errors
-            and not reading.terms
-            and (observed is not None or not n_terms + len(terms))
-        ):
-            raise reading.errors[max(reading.errors)]
+    for potential, reading in by_rows.items():
+        if not reading.terms and (observed is not None or not n_terms + len(terms)):
+            few = UnsupportedModelError(f"{potential.name!r} has no sum over many rows. {USE_NUTS}")
+            raise reading.errors[max(reading.errors)] if reading.errors else few
     return terms
 
 

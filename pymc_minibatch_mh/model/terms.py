@@ -79,7 +79,7 @@ def subsampled_variables(
         return [by_name[name] for name in _checked_names(model, observed, observation_dims)]
     rows = {rv: number_of_rows(model, rv, observation_dims) for rv in by_name.values()}
     if max(rows.values(), default=-1) < min_rows:
-        raise nothing_to_subsample(model, min_rows)
+        raise _nothing_to_subsample(model, min_rows)
     return [rv for rv, n in rows.items() if n >= min_rows and _has_density(model, rv)]
 
 
@@ -120,8 +120,7 @@ def _checked_names(
     return names
 
 
-def nothing_to_subsample(model: pm.Model, min_rows: int) -> UnsupportedModelError:
-    """UnsupportedModelError of a model without a tall likelihood."""
+def _nothing_to_subsample(model: pm.Model, min_rows: int) -> UnsupportedModelError:
     if model.observed_RVs:
         names = ", ".join(repr(str(rv.name)) for rv in model.observed_RVs)
         return UnsupportedModelError(
