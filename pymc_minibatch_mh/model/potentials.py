@@ -33,7 +33,6 @@ from pymc_minibatch_mh.model.terms import (
     observation_axis,
 )
 
-
 #: Names of value variables, names of dims of observations, and the arrays that graphs read.
 type Reading = tuple[dict[Variable, str], Sequence[str], ModelArrays]
 
