@@ -25,18 +25,32 @@ from pymc_minibatch_mh.bounds.geometry import (
     within_support,
 )
 from pymc_minibatch_mh.bounds.jets import Jets
+from pymc_minibatch_mh.bounds.kinks import (
+    FLOAT,
+    Beyond,
+    beyond_kinks,
+    bounds_across,
+    directions_to_kink,
+)
 from pymc_minibatch_mh.bounds.remainder import derivative_suprema, pair_of
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import Apply, Expr
+from pymc_minibatch_mh.expressions.kinks import kinks_of
 from pymc_minibatch_mh.expressions.patterns import is_a, operands_first, subexpressions
 from pymc_minibatch_mh.expressions.rules import is_impossible
 from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.native import library
-from pymc_minibatch_mh.native.bound_tables import TOTAL
-from pymc_minibatch_mh.native.moves import DIRECTIONAL, JOINT, SHARP
+from pymc_minibatch_mh.native.bound_tables import NO_DIRECTIONS, TOTAL
+from pymc_minibatch_mh.native.moves import DIRECTIONAL, JOINT, KINKED, SHARP
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy, empty_lines, width_of
+from pymc_minibatch_mh.native.whitened_copy import (
+    HEAD,
+    NO_COPY,
+    WhitenedCopy,
+    empty_lines,
+    width_of,
+)
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.structure.row_function import MAX_ARGUMENTS, RowData, RowFunction
@@ -133,6 +147,8 @@ def _operations_on_parameters(root: Expr) -> list[Apply]:
 #: Probabilities of a normal posterior outside each nested trust region: `TAILS` without groups of
 #: rows; `TAILS_OF_GROUPS` with groups, because some group of many is often far out.
 TAILS, TAILS_OF_GROUPS = (1e-2, 1e-6, 1e-12), (1e-1, 1e-6, 1e-12)
+#: Maximum number of regions: one per tail, and the whole space.
+MAX_TABLES = len(TAILS) + 1
 #: Number of rows per chunk; number of trial rows for the choice of regions and interval pieces.
 CHUNK, TRIAL_ROWS = 16_384, 512
 #: Maximum number of boxes into which the smallest region is cut: for all rows; for one row.
@@ -230,10 +246,21 @@ class BoundsPass(RowPass):
         self.size = reference.centre.size
         self._groups: Groups | None = None
         self._copy = NO_COPY
+        #: Whether bounds are those of rows that meet kinks.
+        self._across_kinks = False
 
     def tables(self) -> Tables:
         """Bounds of all rows; BoundsError if a row is unbounded over the smallest region."""
         report_stage(BOUNDING)
+        try:
+            return self._found_tables()
+        except BoundsError:
+            if self.order == 1 or not any(kinks_of(f.exprs, f.root) for f in self._functions):
+                raise
+        self._across_kinks = True
+        return self._found_tables()
+
+    def _found_tables(self) -> Tables:
         trials, radii, plans = self._plan_regions()
         self._copy = self._worthwhile_copy(trials)
         return self._bound_tables(trials, radii, plans)
@@ -279,6 +306,8 @@ class BoundsPass(RowPass):
     @property
     def typical_move_size(self) -> float:
         """Size M of a typical proposal."""
+        if self._across_kinks:
+            return max(1.0, 2.0 * self.size**0.5)
         if self._groups is None:
             return (2.0 * self.size**1.5) / 6.0
         return 2.0 * self._normal_radius(0.5) ** 3 / 6.0
@@ -300,7 +329,7 @@ class BoundsPass(RowPass):
     def _worthwhile_groups(self, trials: Sequence["_Trial"]) -> Groups | None:
         """Groups of rows, if they reduce C M enough; None otherwise."""
         whole = self._forecast_total(trials)
-        if not whole > WORTH_GROUPS:
+        if self._across_kinks or not whole > WORTH_GROUPS:
             return None
         self._groups = groups_of(self._functions, self._reference.factor)
         worth = self._groups is not None and self._forecast_total(trials) < WORTH_OF_GROUPS * whole
@@ -308,16 +337,21 @@ class BoundsPass(RowPass):
 
     def _worthwhile_copy(self, trials: Sequence["_Trial"]) -> WhitenedCopy:
         """Allocate a whitened copy of the rows, to be filled later, if it is worth its memory."""
-        if not (self.size > NARROW and self._forecast_total(trials) >= WORTH_A_COPY):
+        kinked = self._across_kinks
+        if not ((kinked or self.size > NARROW) and self._forecast_total(trials) >= WORTH_A_COPY):
             return NO_COPY
         own = max(sum(not form.is_global for form in f.arguments) for f in self._functions)
-        width = width_of(self.size, own)
+        own, more = (1, FLOAT * (1 + 2 * MAX_TABLES)) if kinked else (own, 0)
+        width = width_of(self.size, own, more)
         columns = {id(c.values): c.values.nbytes for f in self._functions for c in f.columns}
         if not own or width * self._n_rows > MAX_OF_DATA * sum(columns.values()):
             return NO_COPY
         if not _fits_memory(width * self._n_rows):
             return NO_COPY
-        return WhitenedCopy(empty_lines(self._n_rows, width), self._shared_directions(), own)
+        lines = empty_lines(self._n_rows, width)
+        if kinked:
+            return WhitenedCopy(lines, np.empty((0, self.size)), 1, 1)
+        return WhitenedCopy(lines, self._shared_directions(), own)
 
     def _shared_directions(self) -> Array:
         """Orthonormal whitened basis of the predictors that all rows share, shape (s, d)."""
@@ -342,6 +376,41 @@ class BoundsPass(RowPass):
         pack = library.function("mh_pack_rows")
         pack(whitened, *whitened.shape, shared, len(shared), lines, copy.width)
 
+    def _pack_kinks(
+        self,
+        function: RowFunction,
+        first: int,
+        place: Geometry,
+        data: RowData,
+        radii: Sequence[float],
+    ) -> None:
+        """Write directions of rows to their kinks, distances and slopes to the whitened copy."""
+        lines = self._copy.lines[first : first + data.rows.size]
+        beyond = [self._beyond(function, data, place, radius) for radius in radii]
+        if not beyond[-1]:
+            lines[:] = 0
+            return
+        directions, distance, chosen = directions_to_kink(beyond[-1], function, data, place)
+        pack = library.function("mh_pack_rows")
+        pack(directions, len(directions), 1, self.size, NO_DIRECTIONS, 0, lines, self._copy.width)
+        numbers = np.zeros((len(lines), 1 + 2 * MAX_TABLES), np.float32)
+        numbers[:, 0] = distance
+        for k, kinks in enumerate(beyond):
+            for number, kink in enumerate(kinks):
+                rows = chosen == number
+                numbers[rows, 1 + 2 * k] = rounded_up(kink.steep)[rows]
+                numbers[rows, 2 + 2 * k] = rounded_up(kink.jump)[rows]
+        start = HEAD + self.size
+        lines[:, start : start + FLOAT * numbers.shape[1]] = numbers.view(np.int8)
+
+    def _beyond(
+        self, function: RowFunction, data: RowData, place: Geometry, radius: float
+    ) -> list[Beyond]:
+        """Kinks of some rows in a region."""
+        boxes = within_support(function, place.argument_boxes(radius), *self._support)
+        beta = self._reference.inverse_temperature
+        return beyond_kinks(function, data, place, boxes, radius, beta)
+
     def bounds(
         self,
         function: RowFunction,
@@ -353,6 +422,28 @@ class BoundsPass(RowPass):
         by_parts: bool = True,
     ) -> tuple[Array, Array]:
         """Bounds c_i and c̃_i of some rows; `by_parts` tries separate bounds of summands, too."""
+        if not self._across_kinks:
+            return self._smooth_bounds(function, data, place, radius, pieces, by_parts=by_parts)
+
+        def smooth(branch: RowFunction, some: RowData, of_some: Geometry) -> Array:
+            pair = self._smooth_bounds(branch, some, of_some, radius, pieces, by_parts=by_parts)
+            return np.fmin(*pair)
+
+        beyond = self._beyond(function, data, place, radius)
+        along = bounds_across(smooth, function, data, place, self.order, beyond, radius)
+        return along, along
+
+    def _smooth_bounds(
+        self,
+        function: RowFunction,
+        data: RowData,
+        place: Geometry,
+        radius: float,
+        pieces: Sequence[int],
+        *,
+        by_parts: bool = True,
+    ) -> tuple[Array, Array]:
+        """Bounds of rows without kinks in the region."""
         beta = self._reference.inverse_temperature
         region = Region(radius, self.order, pieces, beta)
         along = together = np.full((), np.inf)
@@ -396,7 +487,10 @@ class BoundsPass(RowPass):
         function, copied = self._functions[k], self._copy.lines.shape[0] > 0
         place = self.geometry(function, data, directions=copied)
         if copied:
-            self._pack_lines(k, first, place, data)
+            if self._across_kinks:
+                self._pack_kinks(function, first, place, data, radii)
+            else:
+                self._pack_lines(k, first, place, data)
         result = np.empty((len(radii), 2, data.rows.size), dtype=np.float32)
         for number, radius in enumerate(radii):
             pair = self.bounds(function, data, place, radius, plans[number][k])
@@ -406,6 +500,8 @@ class BoundsPass(RowPass):
 
     def _table_kinds(self, along: float, together: float) -> list[tuple[int, int]]:
         """Index and kind of each bound, c_i (0) or c̃_i (1), that is worth a table."""
+        if self._across_kinks:
+            return [(0, KINKED)]
         if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
             return [(0, SHARP)]
         # Directional M is 0.385 joint M at best: a table with a much larger Σc_i is useless.

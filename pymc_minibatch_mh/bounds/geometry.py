@@ -94,7 +94,7 @@ class Geometry:
             tuple(centre.take(rows) for centre in self.centres),
             tuple(n.take(rows) if n.shape else n for n in self.norms),
             tuple(
-                w if n.shape == () else w[rows]
+                w if n.shape == () or not len(w) else w[rows]
                 for n, w in zip(self.norms, self.whitened, strict=True)
             ),
         )

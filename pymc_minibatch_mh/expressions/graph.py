@@ -177,6 +177,8 @@ class ExprGraph:
         self.shares: dict[Expr, tuple[Expr, tuple[Expr, ...]]] = {}
         #: Conditions on parameters, such as σ > 0; where one fails, the density is zero.
         self.checks: set[Expr] = set()
+        #: Conditions at which a row changes its smooth branch -> whether it is continuous there.
+        self.kinks: dict[Expr, bool] = {}
         #: Coefficients and expressions, by the structure of the expression without coefficients.
         self._alike: dict[tuple, tuple[list[np.ndarray], list[Any]]] = {}
         #: Entries of a matrix, row by row -> its Cholesky factor, if known.

@@ -158,6 +158,8 @@ def with_affines(exprs: ExprGraph, root: Expr, replaced: Callable[[Affine], Expr
             known[expr] = exprs.node(expr.op, [known[x] for x in expr.inputs])
             if expr in exprs.checks:
                 exprs.checks.add(known[expr])
+            if expr in exprs.kinks:
+                exprs.kinks[known[expr]] = exprs.kinks[expr]
         else:
             known[expr] = expr
     return known[root]

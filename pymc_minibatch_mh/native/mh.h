@@ -175,7 +175,7 @@ typedef struct mh_reference {
 } mh_reference;
 
 /* Kinds of tables of bounds: see moves.c. */
-enum { MH_DIRECTIONAL, MH_JOINT, MH_SHARP, MH_GIVEN, MH_CONSTANT, MH_ENDS };
+enum { MH_DIRECTIONAL, MH_JOINT, MH_SHARP, MH_GIVEN, MH_CONSTANT, MH_ENDS, MH_KINKED };
 
 /* Bounds |dU_i| <= c_i M of all rows, for proposals with both ends within a radius. */
 typedef struct mh_table {
@@ -209,6 +209,7 @@ typedef struct mh_copy {
     const int8_t *lines; /* scales and residuals (float) of directions, directions, (n_lines, width) */
     const double *shared;  /* directions that every row may depend on, (n_shared, d) */
     int64_t n_shared, own; /* own: number of further directions per row */
+    int64_t kinked;        /* whether the direction of each row leads to its kink */
 } mh_copy;
 
 typedef struct mh_bounds { /* bounds on rows, influential rows, and directions of the likelihood */
@@ -323,6 +324,8 @@ typedef struct mh_ends {
     float *middle, *half;
     double lengths[3], along[3], slack[2], raised;
     int64_t order, size;
+    const mh_table *table; /* table of the proposal and its number, for rows with kinks */
+    int64_t number;
 } mh_ends;
 
 /* Coefficients of the linear predictors of n rows of a term; `picked` has the entries of a vector

@@ -7,7 +7,8 @@
  * Kinds of tables of c_i, each with its M: sums over directions (MH_DIRECTIONAL); from the joint
  * length of the linear predictors (MH_JOINT); for a single linear predictor (MH_SHARP); by a user's
  * metric (MH_GIVEN); for all proposals alike, with M = 1 (MH_CONSTANT); of the remainder at either
- * end, c_i |a|^3/6, instead of its change (MH_ENDS). */
+ * end, c_i |a|^3/6, instead of its change (MH_ENDS); for rows with kinks, where remainders are at most
+ * of first order in the distance of an end, and jump by at most c_i (MH_KINKED). */
 #include "inside.h"
 
 enum {
@@ -186,6 +187,8 @@ double mh_size_of_move(const mh_products *products, int64_t order, int64_t kind)
 {
     if (kind == MH_CONSTANT)
         return 1.0;
+    if (kind == MH_KINKED)
+        return mh_larger(1.0, sqrt(products->here) + sqrt(products->there)) * ROUNDING;
     if (order == 0)
         return sqrt(products->step) * ROUNDING;
     const mh_products dots = ordered(products);

@@ -3,7 +3,7 @@
 from pymc_minibatch_mh.native.library import record_of
 
 #: Kinds of tables of c_i: see moves.c.
-DIRECTIONAL, JOINT, SHARP, GIVEN, CONSTANT, ENDS = range(6)
+DIRECTIONAL, JOINT, SHARP, GIVEN, CONSTANT, ENDS, KINKED = range(7)
 
 
 class Move(record_of("mh_move")):  # type: ignore[misc]

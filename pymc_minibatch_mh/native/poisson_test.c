@@ -234,6 +234,8 @@ static mh_status read_rows(poisson_pair *pair, double *product, int64_t *count)
         MH_TRY(mh_ends_of_move(&bounds->copy, &pair->chain->move, posterior->reference.order,
                                posterior->reference.size, raised, &pair->ends,
                                pair->chain->scratch));
+        pair->ends.table = pair->table;
+        pair->ends.number = pair->table - bounds->tables;
     }
     return read_some(pair, expected, product, count);
 }

@@ -31,6 +31,8 @@ static const double DEPENDENT = 1e-8;
 /* Upper bound of the relative rounding error of whitened gradients and positions. */
 static const double WHITENED = 1.0 / (1 << 20);
 static const double HALF_ULP = 1.0 / (1 << 24); /* of single precision */
+/* More than the error of a few numbers in single precision, relative to them. */
+static const double SINGLE = 1e-6;
 /* Safety factors far above rounding errors: `ROUNDING` of a share, `ABOVE_ROUNDING` above that. */
 static const double ROUNDING = 1.0 + 1e-10, ABOVE_ROUNDING = 1.0 + 1e-9;
 /* Bound of the loss of products by underflow in single precision. */
@@ -223,11 +225,37 @@ static double size_of_ends(double x, double x_new, double step, int64_t order)
 /* Whether the order is 2 and each row depends on a proposal through a single direction. */
 static int sees_one_direction(const mh_copy *copy, const mh_ends *ends)
 {
-    return ends->order == 2 && copy->own == 1 && !copy->n_shared;
+    return ends->order == 2 && copy->own == 1 && !copy->n_shared && !copy->kinked;
+}
+
+/* Share of a row whose direction e leads from the centre to its kink, at distance rho. Beyond it, at
+ * e.a > rho, the remainder grows by at most J per unit, after a jump of at most H. Of c_i, the part
+ * J (1 - rho / radius), or J + H, is due to this kink; the rest is not thinned. */
+static double share_at_kink(const mh_copy *copy, const mh_ends *ends, int64_t row)
+{
+    const products by = products_of(copy, ends, row, 0);
+    const int8_t *from = copy->lines + row * copy->width + HEAD + ends->size;
+    float distance, slopes[2];
+    memcpy(&distance, from, sizeof distance);
+    memcpy(slopes, from + sizeof distance + (size_t)ends->number * sizeof slopes, sizeof slopes);
+    const double rho = (double)distance, steep = (double)slopes[0], jump = (double)slopes[1];
+    const double c = (double)ends->table->c[row];
+    const double m = mh_larger(1.0, ends->lengths[0] + ends->lengths[1]) * ROUNDING;
+    const double x = mh_larger(by.x + by.error - rho, 0.0);
+    const double x_new = mh_larger(by.x_new + by.other_error - rho, 0.0);
+    double own = steep * (x + x_new), share = steep * mh_larger(1.0 - rho / ends->table->radius, 0.0);
+    if (jump > 0.0) {
+        own = x > 0.0 || x_new > 0.0 ? jump + steep * m : 0.0;
+        share = jump + steep;
+    }
+    const double rest = mh_larger(c - (share - SINGLE * (steep + jump)), 0.0);
+    return ends->raised * (rest * m + own) * ROUNDING / c;
 }
 
 double mh_own_share(const mh_copy *copy, const mh_ends *ends, int64_t row)
 {
+    if (copy->kinked)
+        return mh_smaller(share_at_kink(copy, ends, row), 1.0);
     double x = ends->along[0], x_new = ends->along[1], step = ends->along[2], sharp = INFINITY;
     for (int64_t k = 0; k < copy->own; k++) {
         const products by = products_of(copy, ends, row, k);

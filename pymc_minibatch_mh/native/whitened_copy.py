@@ -15,6 +15,8 @@ class WhitenedCopy(NamedTuple):
     lines: np.ndarray
     shared: np.ndarray
     own: int = 1
+    #: 1: the direction of each row leads to its kink, and its distance and slopes follow.
+    kinked: int = 0
 
     @property
     def width(self) -> int:
@@ -31,9 +33,9 @@ class WhitenedCopy(NamedTuple):
 NO_COPY = WhitenedCopy(np.empty((0, 0), np.int8), np.empty((0, 0)))
 
 
-def width_of(size: int, own: int) -> int:
+def width_of(size: int, own: int, more: int = 0) -> int:
     """Bytes of a row with `own` directions of `size` numbers, rounded up to cache lines."""
-    return -(-own * (size + HEAD) // CACHE_LINE) * CACHE_LINE
+    return -(-(own * (size + HEAD) + more) // CACHE_LINE) * CACHE_LINE
 
 
 def empty_lines(n_rows: int, width: int) -> np.ndarray:

@@ -215,7 +215,7 @@ def find_centre(
     """Point near the mode by Fisher scoring; ModeError if precisions are singular or steps fail."""
     density, position = Density(full_data, inverse_temperature), np.array(start, dtype=np.float64)
     for _ in range(MAX_STEPS):
-        precision = _precision_of_scores(full_data, position, inverse_temperature, rng)
+        precision = precision_of_scores(full_data, position, inverse_temperature, rng)
         if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 0.0:
             break
         here = density.at(position, hessian=False).total
@@ -234,9 +234,10 @@ def find_centre(
     )
 
 
-def _precision_of_scores(
+def precision_of_scores(
     full_data: FullData, position: np.ndarray, inverse_temperature: float, rng: np.random.Generator
 ) -> np.ndarray:
+    """Covariance of the gradient of all rows, from random groups, plus the prior's precision."""
     groups = max(MIN_GROUPS, GROUPS_PER_COORDINATE * position.size)
     drawn = (rng.integers(0, full_data.n_rows, GROUP) for _ in range(groups))
     scores = np.array(

@@ -11,6 +11,7 @@ from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT
 from pymc_minibatch_mh.compiled.model import CompiledModel, PlacedRows
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
+from pymc_minibatch_mh.expressions.kinks import kinks_of
 from pymc_minibatch_mh.model.check import ModelDensity, check_factorization
 from pymc_minibatch_mh.native.bound_tables import NO_DIRECTIONS
 from pymc_minibatch_mh.native.forms import RowSpace
@@ -32,6 +33,7 @@ from pymc_minibatch_mh.reference.mode import (
     reference_at,
 )
 from pymc_minibatch_mh.reference.newton import newton_search
+from pymc_minibatch_mh.reference.smoothing import find_smoothed
 from pymc_minibatch_mh.structure.predictors import indexed_coordinates, read_coordinates
 from pymc_minibatch_mh.structure.random_effects import RandomEffects
 from pymc_minibatch_mh.structure.row_function import RowFunction, predictor_forms
@@ -85,6 +87,14 @@ class Target:
     def elements(self) -> RandomEffects:
         """Group effects with a separable prior; NotSeparableError if there are none."""
         return self.compiled.elements
+
+    @property
+    def meets_kinks(self) -> bool:
+        """Whether observations have kinks or jumps, which differ between them."""
+        functions = self.row_functions
+        if isinstance(functions, BoundsError):
+            return False
+        return any(kinks_of(function.exprs, function.root) for function in functions)
 
     @cached_property
     def n_elements(self) -> int:
@@ -142,6 +152,9 @@ class Target:
         self, start: np.ndarray, rng: np.random.Generator, tolerance: float = TOLERANCE
     ) -> Mode:
         """Mode near `start`, marginal mode for scales; order 0 allows densities with kinks."""
+        if self.taylor_order > 0 and self.meets_kinks:
+            names = self.factorization.coordinate_names
+            return find_smoothed(self.full_data, start, self.inverse_temperature, names, rng)
         ends = self.factorization.boundary
         if not ends:
             return self._search_mode(start, start, rng, tolerance)

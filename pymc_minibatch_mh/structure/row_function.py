@@ -29,6 +29,7 @@ from pymc_minibatch_mh.expressions.graph import (
     LoweringError,
     Monomial,
 )
+from pymc_minibatch_mh.expressions.kinks import with_kinks_outside
 from pymc_minibatch_mh.expressions.log_sums import max_joint_arguments
 from pymc_minibatch_mh.expressions.lower import Leaves, constant_exprs, fill_array, lower_graph
 from pymc_minibatch_mh.functions.base import numpy_function, operation_name
@@ -105,6 +106,7 @@ def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
             f"{term.name!r} goes through {operation_name(error.op)}, which {error.why}, so no "
             f"bound can be derived for it. {USE_UNBOUNDED_SAMPLERS}"
         ) from error
+    root = with_kinks_outside(exprs, root)
     for kind in dict.fromkeys(type(one) for one in factorization.maps):
         root = kind.rewrite_observation(exprs, root)
     return LoweredRow(term, exprs, root)

@@ -1,0 +1,149 @@
+"""Bounds of observations that meet a kink or a jump inside of the trust region.
+
+Such an observation is expanded on the side of the centre. Its remainder is that of this smooth
+branch, plus the difference h of both branches beyond g(θ) = 0. With ρ the distance from the centre
+to this surface, R the radius of the region, and J >= sup |∇h| there, in whitened coordinates,
+
+    |h(θ)| <= J (|a| - ρ)+ <= J (1 - ρ/R) |a|,
+
+because h is zero on the surface. If it jumps there, by at most H in the region, its change is at
+most H + J |a' - a|. An observation with ρ >= R is smooth. Remainders of smooth branches of order p
+change by at most (|a|^(p+1) + |a'|^(p+1)) / (p+1)!. So all changes are at most c_i M with
+
+    M = max(1, |a| + |a'|),    c_i = (smooth c_i) R^p / (p+1)! + J (1 - ρ/R), or + H + J.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import factorial
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.geometry import Geometry
+from pymc_minibatch_mh.bounds.jets import Jets
+from pymc_minibatch_mh.bounds.remainder import derivative_suprema, directional_bound, times_norms
+from pymc_minibatch_mh.compiled.differences import polynomial_degree
+from pymc_minibatch_mh.expressions.graph import Expr
+from pymc_minibatch_mh.expressions.kinks import differences_across, kinks_of
+from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
+
+#: Smooth bounds of some rows of a term.
+SmoothBounds = Callable[[RowFunction, RowData, Geometry], Array]
+#: Numbers behind a row's direction in the whitened copy: its distance, and (J, H) of each region.
+FLOAT = np.dtype(np.float32).itemsize
+
+
+@dataclass(frozen=True, eq=False)
+class Beyond:
+    """A kink of some rows in a region: distances ρ, slopes J and jumps H of h, shape (rows,)."""
+
+    kink: Expr
+    distance: Array
+    steep: Array
+    jump: Array
+    radius: float
+
+    @property
+    def c(self) -> Array:
+        """Part of c_i that is due to the kink."""
+        near = np.clip(1.0 - self.distance / max(self.radius, 1e-300), 0.0, 1.0)
+        jumps = np.where(near > 0.0, self.jump + self.steep, 0.0)
+        return np.where(self.jump > 0.0, jumps, self.steep * near) * (1.0 + RELATIVE)
+
+
+def bounds_across(
+    smooth: SmoothBounds,
+    function: RowFunction,
+    data: RowData,
+    place: Geometry,
+    order: int,
+    beyond: list[Beyond],
+    radius: float,
+) -> Array:
+    """Bounds c_i of some rows, for remainders of an order less by 1 than `order`."""
+    at_centre = _bounds_at_centre(smooth, function, data, place)
+    whole = radius ** (order - 1) / factorial(order) * (1.0 + RELATIVE)
+    with np.errstate(invalid="ignore"):
+        scaled = np.where(at_centre > 0.0, at_centre * whole, 0.0)
+    return sum((kink.c for kink in beyond), start=scaled)
+
+
+def _bounds_at_centre(
+    smooth: SmoothBounds, function: RowFunction, data: RowData, place: Geometry
+) -> Array:
+    """Bounds of the branch that each row takes at the centre, or of both if that is not known."""
+    if not kinks_of(function.exprs, function.root):
+        return np.broadcast_to(smooth(function, data, place), data.rows.shape)
+    condition, *branches = function.root.inputs
+    middle = _value_at_centre(condition, data, place)
+    result = np.zeros(data.rows.size)
+    for branch, taken in zip(branches, (middle.hi >= 0.0, middle.lo <= 0.0), strict=True):
+        rows = np.flatnonzero(np.broadcast_to(taken, result.shape))
+        if rows.size:
+            part = replace(function, root=branch)
+            found = _bounds_at_centre(smooth, part, data.part(rows), place.part(rows))
+            result[rows] = np.maximum(result[rows], found)
+    return result
+
+
+def _value_at_centre(condition: Expr, data: RowData, place: Geometry) -> Interval:
+    """Enclosure of the function that changes its sign at a kink, at the centre."""
+    return Jets(data, place.argument_boxes(0.0), 1).of(condition.inputs[0])[()]
+
+
+def beyond_kinks(
+    function: RowFunction,
+    data: RowData,
+    place: Geometry,
+    boxes: list[Interval],
+    radius: float,
+    beta: float,
+) -> list[Beyond]:
+    """Kinks of some rows in a region, where linear predictors are within `boxes`."""
+    ones, found = (1,) * len(boxes), []
+
+    def steepness(part: Expr) -> Array:
+        slopes = derivative_suprema(function, data, boxes, 1, ones, part)
+        return directional_bound(times_norms(slopes, place.norms), 1.0)
+
+    for kink in kinks_of(function.exprs, function.root):
+        steep = jump = np.zeros(data.rows.size)
+        for h in differences_across(function.exprs, function.root, kink):
+            steep = np.maximum(steep, beta * steepness(h))
+            if not function.exprs.kinks[kink]:
+                sizes = Jets(data, boxes, 1).of(h)[()].magnitude
+                jump = np.maximum(jump, beta * sizes)
+        middle, slope = _value_at_centre(kink, data, place), steepness(kink.inputs[0])
+        near = np.maximum(np.maximum(middle.lo, -middle.hi), 0.0)
+        # A function without slope never changes its sign.
+        distance = np.where(slope > 0.0, near / np.maximum(slope, 1e-300), np.inf)
+        found.append(Beyond(kink, np.broadcast_to(distance, steep.shape), steep, jump, radius))
+    return found
+
+
+def directions_to_kink(
+    beyond: list[Beyond], function: RowFunction, data: RowData, place: Geometry
+) -> tuple[Array, Array, Array]:
+    """For the kink with the largest c_i: its direction, distance, and which kink it is.
+
+    Shapes (rows, d), (rows,) and (rows,). The direction leads beyond the kink; it is zero, and the
+    kink -1, unless the kink is a hyperplane.
+    """
+    directions = np.zeros((data.rows.size, place.whitened[0].shape[1]))
+    distance, chosen = np.zeros(data.rows.size), np.full(data.rows.size, -1)
+    largest = np.argmax([one.c for one in beyond], axis=0)
+    for number, one in enumerate(beyond):
+        g = one.kink.inputs[0]
+        jet = Jets(data, place.argument_boxes(0.0), 1).of(g)
+        slopes = {a: jet[a,] for (a,) in (index for index in jet if index)}
+        gradient = sum(np.reshape(x.lo, (-1, 1)) * place.whitened[a] for a, x in slopes.items())
+        gradient = np.broadcast_to(gradient, directions.shape)
+        length = np.linalg.norm(gradient, axis=1)
+        rows = (largest == number) & (length > 0.0) & (polynomial_degree(g) <= 1)
+        away = np.where(jet[()].lo > 0.0, -1.0, 1.0)
+        near = np.maximum(np.maximum(jet[()].lo, -jet[()].hi), 0.0)
+        directions[rows] = (np.reshape(away, (-1, 1)) * gradient)[rows]
+        distance[rows] = (near / np.maximum(length, 1e-300) * (1.0 - 1e-6))[rows]
+        chosen[rows] = number
+    return directions, distance, chosen

@@ -1,0 +1,191 @@
+"""Kinks and jumps of an observation, as switches at the root between smooth branches.
+
+An observation with |g|, max(x, y) or a condition on parameters becomes ``switch(g > 0, f, h)``.
+Neither branch has a kink, so each is smooth also beyond g = 0, where the other one is taken.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from pytensor.scalar import basic as scalar
+
+from pymc_minibatch_mh.expressions.arithmetic import (
+    core_and_factor,
+    negate_expr,
+    subtract_exprs,
+)
+from pymc_minibatch_mh.expressions.graph import Affine, Constant, Data, Expr, ExprGraph, Gather
+from pymc_minibatch_mh.expressions.patterns import (
+    LogBetweenTails,
+    constant_value,
+    is_a,
+    operands_first,
+    product_factors,
+    subexpressions,
+)
+from pymc_minibatch_mh.expressions.rules import (
+    ORDERS,
+    apply_operation,
+    is_impossible,
+    switch_expr,
+)
+
+#: Maximum number of kinks of an observation; each doubles the number of its smooth branches.
+MAX_KINKS = 3
+_Values = Mapping[Expr, Expr]
+_CONTINUOUS = (scalar.Abs, scalar.Maximum, scalar.Minimum)
+
+
+def with_kinks_outside(exprs: ExprGraph, root: Expr) -> Expr:
+    """Equal expression with its kinks as switches at the root; unchanged if this is impossible."""
+    if any(is_a(x, LogBetweenTails) for x in subexpressions(root)):
+        return root
+    return _split_at_kinks(exprs, root, MAX_KINKS) or root
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A node that changes where `core` changes its sign, and whether it does in the same way."""
+
+    node: Expr
+    core: Expr
+    is_same: bool
+
+    def value(self, exprs: ExprGraph, *, above: bool) -> Expr:
+        """Smooth expression that the node equals where the core is positive, or negative."""
+        positive, first = above == self.is_same, self.node.inputs[0]
+        if is_a(self.node, scalar.Abs):
+            return first if positive else negate_expr(exprs, first)
+        if is_a(self.node, scalar.Sign):
+            return exprs.constant(1.0 if positive else -1.0)
+        if is_a(self.node, scalar.Maximum, scalar.Minimum):
+            return self.node.inputs[positive != is_a(self.node, scalar.Maximum)]
+        return exprs.constant(positive == is_a(self.node, scalar.GT, scalar.GE))
+
+    def takes_branch_above(self) -> bool:
+        """Whether a comparison at equality has its value where the core is positive."""
+        holds_above = self.is_same == is_a(self.node, scalar.GT, scalar.GE)
+        return is_a(self.node, scalar.GE, scalar.LE) == holds_above
+
+
+def _split_at_kinks(exprs: ExprGraph, root: Expr, left: int) -> Expr | None:
+    """Nested switches between smooth branches; None if there are too many, or a jump of a sign."""
+    sides = list(_sides_in(exprs, root))
+    if not sides or not left:
+        return None if sides else root
+    core = sides[0].core
+    alike = [side for side in sides if side.core is core]
+    ways = [
+        {side.node: side.value(exprs, above=above) for side in alike} for above in (True, False)
+    ]
+    above, below = (_resolve(exprs, root, values) for values in ways)
+    compared = [side for side in alike if is_a(side.node, *ORDERS)]
+    at_equality = {side.takes_branch_above() for side in compared}
+    is_kink = _is_continuous(exprs, root, core, ways)
+    if not is_kink and (len(at_equality) > 1 or len(compared) < len(alike)):
+        return None
+    condition = exprs.node(scalar.ge if at_equality == {True} else scalar.gt, (core, exprs.zero))
+    exprs.kinks[condition] = is_kink and exprs.kinks.get(condition, True)
+    branches = [_split_at_kinks(exprs, branch, left - 1) for branch in (above, below)]
+    if branches[0] is None or branches[1] is None:
+        return None
+    return switch_expr(exprs, condition, branches[0], branches[1])
+
+
+def _sides_in(exprs: ExprGraph, root: Expr) -> Iterator[_Side]:
+    """Nodes with a kink or a jump that differs between observations, operands first."""
+    left_out = {y for check in exprs.checks for y in subexpressions(check)}
+    for x in subexpressions(root):
+        if is_a(x, scalar.Switch) and any(map(is_impossible, x.inputs[1:])):
+            left_out.update(subexpressions(x.inputs[0]))
+    for x in operands_first([root]):
+        if x.is_data or x in left_out:
+            continue
+        if is_a(x, scalar.Abs, scalar.Sign):
+            g = x.inputs[0]
+        elif is_a(x, scalar.Maximum, scalar.Minimum, *ORDERS):
+            g = subtract_exprs(exprs, *x.inputs)
+        else:
+            continue
+        core, factor = core_and_factor(exprs, g)
+        size = constant_value(factor)
+        if _differs_between_rows(g):
+            yield _Side(x, core, size > 0.0) if size else _Side(x, g, True)
+
+
+def _differs_between_rows(expr: Expr) -> bool:
+    affine = [x for x in subexpressions(expr) if isinstance(x, Affine)]
+    terms = [term for x in affine for term in x.terms]
+    return (
+        any(term.monomial or isinstance(term.place, Gather) for term in terms)
+        or any(not isinstance(x.offset, Constant) for x in affine)
+        or any(isinstance(x, Data) or (x.is_data and x.inputs) for x in subexpressions(expr))
+    )
+
+
+def _resolve(exprs: ExprGraph, root: Expr, values: _Values) -> Expr:
+    """Expression with some nodes replaced, and simplified."""
+    known = dict(values)
+    for expr in operands_first([root], values):
+        inputs = [known[x] for x in expr.inputs]
+        changed = any(x is not y for x, y in zip(inputs, expr.inputs, strict=True))
+        known[expr] = apply_operation(exprs, expr.op, *inputs) if changed else expr  # type: ignore[attr-defined]
+    return known[root]
+
+
+def _is_continuous(exprs: ExprGraph, expr: Expr, core: Expr, ways: Sequence[_Values]) -> bool:
+    """Whether an expression with nodes that change at core = 0 is the same on both sides there."""
+    nodes = ways[0]
+    if expr.is_data or set(subexpressions(expr)).isdisjoint(nodes):
+        return True
+    if is_a(expr, scalar.Mul) and any(_vanish_with(exprs, [x], core, ways) for x in expr.inputs):
+        return True
+    inputs = expr.inputs
+    if is_a(expr, scalar.Switch) and inputs[0] in nodes:
+        inputs = inputs[1:]
+        if not _vanish_with(exprs, inputs, core, ways):
+            return False
+    elif expr in nodes and not is_a(expr, *_CONTINUOUS):
+        return False
+    return all(_is_continuous(exprs, x, core, ways) for x in inputs)
+
+
+def _vanish_with(
+    exprs: ExprGraph, parts: Sequence[Expr], core: Expr, ways: Sequence[_Values]
+) -> bool:
+    """Whether expressions are multiples of the core on both of its sides."""
+    sides = [_resolve(exprs, x, values) for x in parts for values in ways]
+    return all(
+        constant_value(x) == 0.0
+        or any(core_and_factor(exprs, factor)[0] is core for factor in product_factors(x))
+        for x in sides
+    )
+
+
+def kinks_of(exprs: ExprGraph, root: Expr) -> list[Expr]:
+    """Conditions of the switches between smooth branches at a root."""
+    if not (is_a(root, scalar.Switch) and root.inputs[0] in exprs.kinks):
+        return []
+    condition, *branches = root.inputs
+    inner = [found for branch in branches for found in kinks_of(exprs, branch)]
+    return list(dict.fromkeys([condition, *inner]))
+
+
+def branch_at(exprs: ExprGraph, root: Expr, taken: Mapping[Expr, bool]) -> Expr:
+    """Smooth branch of a root, where conditions hold or not."""
+    while is_a(root, scalar.Switch) and root.inputs[0] in exprs.kinks:
+        condition, above, below = root.inputs
+        root = above if taken[condition] else below
+    return root
+
+
+def differences_across(exprs: ExprGraph, root: Expr, kink: Expr) -> list[Expr]:
+    """Differences of the branches on both sides of a kink, for all sides of all other kinks."""
+    others = [x for x in kinks_of(exprs, root) if x is not kink]
+    found = []
+    for sides in product((True, False), repeat=len(others)):
+        taken = dict(zip(others, sides, strict=True))
+        ends = (branch_at(exprs, root, {**taken, kink: above}) for above in (True, False))
+        found.append(subtract_exprs(exprs, *ends))
+    return [x for x in dict.fromkeys(found) if constant_value(x) != 0.0]
