@@ -340,8 +340,8 @@ class BoundsPass(RowPass):
         kinked = self._across_kinks
         if not ((kinked or self.size > NARROW) and self._forecast_total(trials) >= WORTH_A_COPY):
             return NO_COPY
-        own = max(sum(not form.is_global for form in f.arguments) for f in self._functions)
-        own, more = (1, FLOAT * (1 + 2 * MAX_TABLES)) if kinked else (own, 0)
+        counts = (sum(not form.is_global for form in f.arguments) for f in self._functions)
+        own, more = (1, FLOAT * (1 + 2 * MAX_TABLES)) if kinked else (max(counts), 0)
         width = width_of(self.size, own, more)
         columns = {id(c.values): c.values.nbytes for f in self._functions for c in f.columns}
         if not own or width * self._n_rows > MAX_OF_DATA * sum(columns.values()):
@@ -380,17 +380,17 @@ class BoundsPass(RowPass):
         self,
         function: RowFunction,
         first: int,
-        place: Geometry,
+        geometry: Geometry,
         data: RowData,
         radii: Sequence[float],
     ) -> None:
         """Write directions of rows to their kinks, distances and slopes to the whitened copy."""
         lines = self._copy.lines[first : first + data.rows.size]
-        beyond = [self._beyond(function, data, place, radius) for radius in radii]
+        beyond = [self._beyond(function, data, geometry, radius) for radius in radii]
         if not beyond[-1]:
             lines[:] = 0
             return
-        directions, distance, chosen = directions_to_kink(beyond[-1], function, data, place)
+        directions, distance, chosen = directions_to_kink(beyond[-1], function, data, geometry)
         pack = library.function("mh_pack_rows")
         pack(directions, len(directions), 1, self.size, NO_DIRECTIONS, 0, lines, self._copy.width)
         numbers = np.zeros((len(lines), 1 + 2 * MAX_TABLES), np.float32)
@@ -404,18 +404,18 @@ class BoundsPass(RowPass):
         lines[:, start : start + FLOAT * numbers.shape[1]] = numbers.view(np.int8)
 
     def _beyond(
-        self, function: RowFunction, data: RowData, place: Geometry, radius: float
+        self, function: RowFunction, data: RowData, geometry: Geometry, radius: float
     ) -> list[Beyond]:
         """Kinks of some rows in a region."""
-        boxes = within_support(function, place.argument_boxes(radius), *self._support)
+        boxes = within_support(function, geometry.argument_boxes(radius), *self._support)
         beta = self._reference.inverse_temperature
-        return beyond_kinks(function, data, place, boxes, radius, beta)
+        return beyond_kinks(function, data, geometry, boxes, radius, beta)
 
     def bounds(
         self,
         function: RowFunction,
         data: RowData,
-        place: Geometry,
+        geometry: Geometry,
         radius: float,
         pieces: Sequence[int],
         *,
@@ -423,14 +423,14 @@ class BoundsPass(RowPass):
     ) -> tuple[Array, Array]:
         """Bounds c_i and c̃_i of some rows; `by_parts` tries separate bounds of summands, too."""
         if not self._across_kinks:
-            return self._smooth_bounds(function, data, place, radius, pieces, by_parts=by_parts)
+            return self._smooth_bounds(function, data, geometry, radius, pieces, by_parts=by_parts)
 
         def smooth(branch: RowFunction, some: RowData, of_some: Geometry) -> Array:
             pair = self._smooth_bounds(branch, some, of_some, radius, pieces, by_parts=by_parts)
             return np.fmin(*pair)
 
-        beyond = self._beyond(function, data, place, radius)
-        along = bounds_across(smooth, function, data, place, self.order, beyond, radius)
+        beyond = self._beyond(function, data, geometry, radius)
+        along = bounds_across(smooth, function, data, geometry, self.order, beyond, radius)
         return along, along
 
     def _smooth_bounds(

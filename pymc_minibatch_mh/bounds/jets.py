@@ -136,8 +136,12 @@ class Jets:
         }
         if not undecided.any():
             return chosen
-        value = Interval.where(undecided, left[()].hull(right[()]), chosen[()])
-        return self._with_unknown_derivatives({**chosen, (): value}, undecided)
+        # At a kink the slope is between those of both branches, which bounds the change.
+        is_kink = bool(self._data.function.exprs.kinks.get(condition))
+        for k in (k for k in list(chosen) if len(k) <= is_kink):
+            both = left.get(k, ZERO).hull(right.get(k, ZERO))
+            chosen[k] = Interval.where(undecided, both, chosen[k])
+        return self._with_unknown_derivatives(chosen, undecided, least=1 + is_kink)
 
     def _chosen_by_data(self, condition: Expr, yes: Expr, no: Expr) -> Jet:
         """Jet of a switch on data; each branch is evaluated for its own rows only, to save work."""

@@ -56,56 +56,56 @@ def bounds_across(
     smooth: SmoothBounds,
     function: RowFunction,
     data: RowData,
-    place: Geometry,
+    geometry: Geometry,
     order: int,
     beyond: list[Beyond],
     radius: float,
 ) -> Array:
     """Bounds c_i of some rows, for remainders of an order less by 1 than `order`."""
-    at_centre = _bounds_at_centre(smooth, function, data, place)
-    whole = radius ** (order - 1) / factorial(order) * (1.0 + RELATIVE)
+    at_centre = _bounds_at_centre(smooth, function, data, geometry)
+    scale = radius ** (order - 1) / factorial(order) * (1.0 + RELATIVE)
     with np.errstate(invalid="ignore"):
-        scaled = np.where(at_centre > 0.0, at_centre * whole, 0.0)
+        scaled = np.where(at_centre > 0.0, at_centre * scale, 0.0)
     return sum((kink.c for kink in beyond), start=scaled)
 
 
 def _bounds_at_centre(
-    smooth: SmoothBounds, function: RowFunction, data: RowData, place: Geometry
+    smooth: SmoothBounds, function: RowFunction, data: RowData, geometry: Geometry
 ) -> Array:
     """Bounds of the branch that each row takes at the centre, or of both if that is not known."""
     if not kinks_of(function.exprs, function.root):
-        return np.broadcast_to(smooth(function, data, place), data.rows.shape)
+        return np.broadcast_to(smooth(function, data, geometry), data.rows.shape)
     condition, *branches = function.root.inputs
-    middle = _value_at_centre(condition, data, place)
+    middle = _value_at_centre(condition, data, geometry)
     result = np.zeros(data.rows.size)
     for branch, taken in zip(branches, (middle.hi >= 0.0, middle.lo <= 0.0), strict=True):
         rows = np.flatnonzero(np.broadcast_to(taken, result.shape))
         if rows.size:
             part = replace(function, root=branch)
-            found = _bounds_at_centre(smooth, part, data.part(rows), place.part(rows))
-            result[rows] = np.maximum(result[rows], found)
+            c = _bounds_at_centre(smooth, part, data.part(rows), geometry.part(rows))
+            result[rows] = np.maximum(result[rows], c)
     return result
 
 
-def _value_at_centre(condition: Expr, data: RowData, place: Geometry) -> Interval:
+def _value_at_centre(condition: Expr, data: RowData, geometry: Geometry) -> Interval:
     """Enclosure of the function that changes its sign at a kink, at the centre."""
-    return Jets(data, place.argument_boxes(0.0), 1).of(condition.inputs[0])[()]
+    return Jets(data, geometry.argument_boxes(0.0), 1).of(condition.inputs[0])[()]
 
 
 def beyond_kinks(
     function: RowFunction,
     data: RowData,
-    place: Geometry,
+    geometry: Geometry,
     boxes: list[Interval],
     radius: float,
     beta: float,
 ) -> list[Beyond]:
     """Kinks of some rows in a region, where linear predictors are within `boxes`."""
-    ones, found = (1,) * len(boxes), []
+    ones, result = (1,) * len(boxes), []
 
     def steepness(part: Expr) -> Array:
         slopes = derivative_suprema(function, data, boxes, 1, ones, part)
-        return directional_bound(times_norms(slopes, place.norms), 1.0)
+        return directional_bound(times_norms(slopes, geometry.norms), 1.0)
 
     for kink in kinks_of(function.exprs, function.root):
         steep = jump = np.zeros(data.rows.size)
@@ -114,30 +114,30 @@ def beyond_kinks(
             if not function.exprs.kinks[kink]:
                 sizes = Jets(data, boxes, 1).of(h)[()].magnitude
                 jump = np.maximum(jump, beta * sizes)
-        middle, slope = _value_at_centre(kink, data, place), steepness(kink.inputs[0])
+        middle, slope = _value_at_centre(kink, data, geometry), steepness(kink.inputs[0])
         near = np.maximum(np.maximum(middle.lo, -middle.hi), 0.0)
         # A function without slope never changes its sign.
         distance = np.where(slope > 0.0, near / np.maximum(slope, 1e-300), np.inf)
-        found.append(Beyond(kink, np.broadcast_to(distance, steep.shape), steep, jump, radius))
-    return found
+        result.append(Beyond(kink, np.broadcast_to(distance, steep.shape), steep, jump, radius))
+    return result
 
 
 def directions_to_kink(
-    beyond: list[Beyond], function: RowFunction, data: RowData, place: Geometry
+    beyond: list[Beyond], function: RowFunction, data: RowData, geometry: Geometry
 ) -> tuple[Array, Array, Array]:
     """For the kink with the largest c_i: its direction, distance, and which kink it is.
 
     Shapes (rows, d), (rows,) and (rows,). The direction leads beyond the kink; it is zero, and the
     kink -1, unless the kink is a hyperplane.
     """
-    directions = np.zeros((data.rows.size, place.whitened[0].shape[1]))
+    directions = np.zeros((data.rows.size, geometry.whitened[0].shape[1]))
     distance, chosen = np.zeros(data.rows.size), np.full(data.rows.size, -1)
-    largest = np.argmax([one.c for one in beyond], axis=0)
-    for number, one in enumerate(beyond):
-        g = one.kink.inputs[0]
-        jet = Jets(data, place.argument_boxes(0.0), 1).of(g)
+    largest = np.argmax([kink.c for kink in beyond], axis=0)
+    for number, kink in enumerate(beyond):
+        g = kink.kink.inputs[0]
+        jet = Jets(data, geometry.argument_boxes(0.0), 1).of(g)
         slopes = {a: jet[a,] for (a,) in (index for index in jet if index)}
-        gradient = sum(np.reshape(x.lo, (-1, 1)) * place.whitened[a] for a, x in slopes.items())
+        gradient = sum(np.reshape(x.lo, (-1, 1)) * geometry.whitened[a] for a, x in slopes.items())
         gradient = np.broadcast_to(gradient, directions.shape)
         length = np.linalg.norm(gradient, axis=1)
         rows = (largest == number) & (length > 0.0) & (polynomial_degree(g) <= 1)

@@ -4,10 +4,12 @@ An observation with |g|, max(x, y) or a condition on parameters becomes ``switch
 Neither branch has a kink, so each is smooth also beyond g = 0, where the other one is taken.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
+import numpy as np
 from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh.expressions.arithmetic import (
@@ -33,24 +35,34 @@ from pymc_minibatch_mh.expressions.rules import (
 
 #: Maximum number of kinks of an observation; each doubles the number of its smooth branches.
 MAX_KINKS = 3
+#: Smallest number that a density compares a parameter with to switch to its limit.
+MAX_NUMBER = 1e8
+#: Rounding error of the coefficients of equal linear predictors.
+RELATIVE = 1e-12
 _Values = Mapping[Expr, Expr]
 _CONTINUOUS = (scalar.Abs, scalar.Maximum, scalar.Minimum)
 
 
 def with_kinks_outside(exprs: ExprGraph, root: Expr) -> Expr:
     """Equal expression with its kinks as switches at the root; unchanged if this is impossible."""
-    if any(is_a(x, LogBetweenTails) for x in subexpressions(root)):
+    parts = list(subexpressions(root))
+    if any(is_a(x, LogBetweenTails) for x in parts):
         return root
-    return _split_at_kinks(exprs, root, MAX_KINKS) or root
+    clipped = {}
+    for x in (x for x in parts if is_a(x, scalar.Clip) and not x.is_data):
+        value, low, high = x.inputs
+        raised = apply_operation(exprs, scalar.scalar_maximum, value, low)
+        clipped[x] = apply_operation(exprs, scalar.scalar_minimum, raised, high)
+    return _split_at_kinks(exprs, _resolve(exprs, root, clipped), MAX_KINKS) or root
 
 
 @dataclass(frozen=True)
 class _Side:
-    """A node that changes where `core` changes its sign, and whether it does in the same way."""
+    """A node that changes where g changes its sign, and whether this is the sign of the core."""
 
     node: Expr
-    core: Expr
-    is_same: bool
+    g: Expr
+    is_same: bool = True
 
     def value(self, exprs: ExprGraph, *, above: bool) -> Expr:
         """Smooth expression that the node equals where the core is positive, or negative."""
@@ -74,8 +86,10 @@ def _split_at_kinks(exprs: ExprGraph, root: Expr, left: int) -> Expr | None:
     sides = list(_sides_in(exprs, root))
     if not sides or not left:
         return None if sides else root
-    core = sides[0].core
-    alike = [side for side in sides if side.core is core]
+    core, factor = core_and_factor(exprs, sides[0].g)
+    core = core if constant_value(factor) else sides[0].g
+    pairs = [(side, _multiple_of(exprs, side.g, core)) for side in sides]
+    alike = [replace(side, is_same=size > 0.0) for side, size in pairs if abs(size) > 0.0]
     ways = [
         {side.node: side.value(exprs, above=above) for side in alike} for above in (True, False)
     ]
@@ -100,7 +114,7 @@ def _sides_in(exprs: ExprGraph, root: Expr) -> Iterator[_Side]:
         if is_a(x, scalar.Switch) and any(map(is_impossible, x.inputs[1:])):
             left_out.update(subexpressions(x.inputs[0]))
     for x in operands_first([root]):
-        if x.is_data or x in left_out:
+        if x.is_data or x in left_out or _tests_a_limit(x):
             continue
         if is_a(x, scalar.Abs, scalar.Sign):
             g = x.inputs[0]
@@ -108,10 +122,14 @@ def _sides_in(exprs: ExprGraph, root: Expr) -> Iterator[_Side]:
             g = subtract_exprs(exprs, *x.inputs)
         else:
             continue
-        core, factor = core_and_factor(exprs, g)
-        size = constant_value(factor)
         if _differs_between_rows(g):
-            yield _Side(x, core, size > 0.0) if size else _Side(x, g, True)
+            yield _Side(x, g)
+
+
+def _tests_a_limit(expr: Expr) -> bool:
+    """Whether an expression is a comparison with a number beyond which a density is its limit."""
+    numbers = [abs(constant_value(x) or 0.0) for x in expr.inputs]
+    return is_a(expr, *ORDERS) and max(numbers) >= MAX_NUMBER
 
 
 def _differs_between_rows(expr: Expr) -> bool:
@@ -126,12 +144,12 @@ def _differs_between_rows(expr: Expr) -> bool:
 
 def _resolve(exprs: ExprGraph, root: Expr, values: _Values) -> Expr:
     """Expression with some nodes replaced, and simplified."""
-    known = dict(values)
+    results = dict(values)
     for expr in operands_first([root], values):
-        inputs = [known[x] for x in expr.inputs]
+        inputs = [results[x] for x in expr.inputs]
         changed = any(x is not y for x, y in zip(inputs, expr.inputs, strict=True))
-        known[expr] = apply_operation(exprs, expr.op, *inputs) if changed else expr  # type: ignore[attr-defined]
-    return known[root]
+        results[expr] = apply_operation(exprs, expr.op, *inputs) if changed else expr  # type: ignore[attr-defined]
+    return results[root]
 
 
 def _is_continuous(exprs: ExprGraph, expr: Expr, core: Expr, ways: Sequence[_Values]) -> bool:
@@ -158,9 +176,45 @@ def _vanish_with(
     sides = [_resolve(exprs, x, values) for x in parts for values in ways]
     return all(
         constant_value(x) == 0.0
-        or any(core_and_factor(exprs, factor)[0] is core for factor in product_factors(x))
+        or any(_multiple_of(exprs, factor, core) for factor in product_factors(x))
         for x in sides
     )
+
+
+def _multiple_of(exprs: ExprGraph, x: Expr, core: Expr) -> float:
+    """Number k with x = k × core; 0 if there is none, and NaN for data, whose sign is unknown."""
+    if x is core:
+        return 1.0
+    (multiple, factor), (core, unit) = core_and_factor(exprs, x), core_and_factor(exprs, core)
+    sizes = constant_value(factor), constant_value(unit)
+    size = sizes[0] / sizes[1] if sizes[0] and sizes[1] else math.nan
+    if multiple is core:
+        return size
+    if not (isinstance(multiple, Affine) and isinstance(core, Affine)):
+        return 0.0
+    pairs = {(term.monomial, term.place): term.factor for term in core.terms}
+    if pairs.keys() != {(term.monomial, term.place) for term in multiple.terms}:
+        return 0.0
+    ratios = [term.factor / pairs[term.monomial, term.place] for term in multiple.terms]
+    left, right = (_summands(exprs, affine.offset) for affine in (multiple, core))
+    ratios += [left.get(k, 0.0) / value for k, value in right.items() if value != 0.0]
+    same = all(right.get(k, 0.0) != 0.0 for k, value in left.items() if value != 0.0)
+    close = np.allclose(ratios, ratios[0], rtol=RELATIVE, atol=0.0)
+    return size * ratios[0] if same and close else 0.0
+
+
+def _summands(exprs: ExprGraph, data: Expr) -> dict[tuple[Expr, ...], float]:
+    """Products of data in a sum, and their coefficients."""
+    if is_a(data, scalar.Add):
+        total: dict[tuple[Expr, ...], float] = {}
+        for part in data.inputs:
+            for others, number in _summands(exprs, part).items():
+                total[others] = total.get(others, 0.0) + number
+        return total
+    number, others = exprs.as_product(data)
+    if len(others) == 1 and is_a(others[0], scalar.Add):
+        return {k: number * value for k, value in _summands(exprs, others[0]).items()}
+    return {others: number}
 
 
 def kinks_of(exprs: ExprGraph, root: Expr) -> list[Expr]:
@@ -168,7 +222,7 @@ def kinks_of(exprs: ExprGraph, root: Expr) -> list[Expr]:
     if not (is_a(root, scalar.Switch) and root.inputs[0] in exprs.kinks):
         return []
     condition, *branches = root.inputs
-    inner = [found for branch in branches for found in kinks_of(exprs, branch)]
+    inner = [kink for branch in branches for kink in kinks_of(exprs, branch)]
     return list(dict.fromkeys([condition, *inner]))
 
 
@@ -183,9 +237,9 @@ def branch_at(exprs: ExprGraph, root: Expr, taken: Mapping[Expr, bool]) -> Expr:
 def differences_across(exprs: ExprGraph, root: Expr, kink: Expr) -> list[Expr]:
     """Differences of the branches on both sides of a kink, for all sides of all other kinks."""
     others = [x for x in kinks_of(exprs, root) if x is not kink]
-    found = []
+    differences = []
     for sides in product((True, False), repeat=len(others)):
         taken = dict(zip(others, sides, strict=True))
         ends = (branch_at(exprs, root, {**taken, kink: above}) for above in (True, False))
-        found.append(subtract_exprs(exprs, *ends))
-    return [x for x in dict.fromkeys(found) if constant_value(x) != 0.0]
+        differences.append(subtract_exprs(exprs, *ends))
+    return [x for x in dict.fromkeys(differences) if constant_value(x) != 0.0]

@@ -246,7 +246,7 @@ static double share_at_kink(const mh_copy *copy, const mh_ends *ends, int64_t ro
     double own = steep * (x + x_new), share = steep * mh_larger(1.0 - rho / ends->table->radius, 0.0);
     if (jump > 0.0) {
         own = x > 0.0 || x_new > 0.0 ? jump + steep * m : 0.0;
-        share = jump + steep;
+        share = rho * (1.0 + 10.0 * SINGLE) < ends->table->radius ? jump + steep : 0.0;
     }
     const double rest = mh_larger(c - (share - SINGLE * (steep + jump)), 0.0);
     return ends->raised * (rest * m + own) * ROUNDING / c;

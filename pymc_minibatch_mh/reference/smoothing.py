@@ -31,8 +31,10 @@ from pymc_minibatch_mh.reference.mode import (
 MAX_STEPS, MAX_HALVINGS = 100, 12
 #: Maximum factor by which a variance changes in a step; by which it may still change at the end.
 MAX_CHANGE, AGREES = 9.0, 1.25
+#: Maximum ratio of averaged curvature to that at the mode for which kinks can be ignored.
+MAX_DIFFERENCE = 2.0
 #: Maximum length of the last step, in posterior standard deviations.
-NEAR = 0.1
+NEAR = 0.2
 
 
 def find_smoothed(
@@ -62,11 +64,11 @@ def _climb(
 ) -> tuple[np.ndarray, np.ndarray]:
     for k in range(MAX_STEPS):
         whitener, factor = whitening_factors(precision)
-        found = _averages(density, position, factor)
-        if found is None:
+        averages = _averages(density, position, factor)
+        if averages is None:
             precision = MAX_CHANGE * precision
             continue
-        value, slopes, curvature = found
+        value, slopes, curvature = averages
         sizes, vectors = np.linalg.eigh(curvature)
         agrees = sizes[0] > 1.0 / AGREES and sizes[-1] < AGREES
         sizes = np.clip(sizes, 1.0 / MAX_CHANGE, MAX_CHANGE)
@@ -77,12 +79,24 @@ def _climb(
         if distance < NEAR and agrees:
             return position, precision
         tried = (position + 0.5**h * (factor @ step) for h in range(MAX_HALVINGS))
-        better = (x for x in tried if density.at(x, hessian=False).total.value > value)
+        # Nearby, a kink may lower the value although the average rises.
+        least = value if distance > 1.0 else -np.inf
+        better = (x for x in tried if density.at(x, hessian=False).total.value > least)
         position = next(better, position)
     raise ModeError(
         f"{', '.join(map(repr, names[:3]))}: no centre was found in {MAX_STEPS} steps, although "
         f"the log-posterior was averaged across its kinks. {WAY_ON}"
     )
+
+
+def is_averaged(full_data: FullData, mode: Mode, inverse_temperature: float) -> bool:
+    """Whether the precision of a mode is also that of the log-density averaged over kinks."""
+    _, factor = whitening_factors(mode.precision)
+    averages = _averages(Density(full_data, inverse_temperature), mode.position, factor)
+    if averages is None:
+        return False
+    sizes = np.linalg.eigvalsh(averages[2])
+    return bool(sizes[0] > 1.0 / MAX_DIFFERENCE and sizes[-1] < MAX_DIFFERENCE)
 
 
 def _averages(
@@ -96,6 +110,8 @@ def _averages(
     ]
     above, below = (np.array([end.value for end in side]) for side in ends)
     if not np.isfinite([value, *above, *below]).all():
+        return None
+    if not all(np.isfinite(end.gradient).all() for side in ends for end in side):
         return None
     changes = [up.gradient - down.gradient for up, down in zip(*ends, strict=True)]
     curvature = -np.array(changes) @ factor / (2.0 * HALF_WIDTH)

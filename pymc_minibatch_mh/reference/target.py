@@ -24,6 +24,7 @@ from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
 from pymc_minibatch_mh.reference.log_coordinates import LogFullData, mode_without_logs, with_logs
 from pymc_minibatch_mh.reference.marginal import mode_near_mean
 from pymc_minibatch_mh.reference.mode import (
+    COARSE_TOLERANCE,
     LOOSE_TOLERANCE,
     TOLERANCE,
     Mode,
@@ -31,9 +32,10 @@ from pymc_minibatch_mh.reference.mode import (
     find_mode,
     plain_reference,
     reference_at,
+    rows_of_few,
 )
 from pymc_minibatch_mh.reference.newton import newton_search
-from pymc_minibatch_mh.reference.smoothing import find_smoothed
+from pymc_minibatch_mh.reference.smoothing import find_smoothed, is_averaged
 from pymc_minibatch_mh.structure.predictors import indexed_coordinates, read_coordinates
 from pymc_minibatch_mh.structure.random_effects import RandomEffects
 from pymc_minibatch_mh.structure.row_function import RowFunction, predictor_forms
@@ -153,8 +155,27 @@ class Target:
     ) -> Mode:
         """Mode near `start`, marginal mode for scales; order 0 allows densities with kinks."""
         if self.taylor_order > 0 and self.meets_kinks:
-            names = self.factorization.coordinate_names
-            return find_smoothed(self.full_data, start, self.inverse_temperature, names, rng)
+            return self._mode_between_kinks(start, rng, tolerance)
+        return self._smooth_mode(start, rng, tolerance)
+
+    def _mode_between_kinks(
+        self, start: np.ndarray, rng: np.random.Generator, tolerance: float
+    ) -> Mode:
+        """Mode of a density whose kinks do not matter, or else its centre averaged over them."""
+        beta, names = self.inverse_temperature, self.factorization.coordinate_names
+        few = rows_of_few(self.full_data, start.size, rng)
+        try:
+            if few is not None:
+                self.mode_of_few(start, few, COARSE_TOLERANCE)
+            mode = self._smooth_mode(start, rng, tolerance)
+            if is_averaged(self.full_data, mode, beta):
+                return mode
+        except ModeError:
+            pass
+        return find_smoothed(self.full_data, start, beta, names, rng)
+
+    def _smooth_mode(self, start: np.ndarray, rng: np.random.Generator, tolerance: float) -> Mode:
+        """Mode near `start`, also of a density with boundaries."""
         ends = self.factorization.boundary
         if not ends:
             return self._search_mode(start, start, rng, tolerance)

@@ -99,9 +99,14 @@ def test_a_step_far_beyond_a_scale_comes_back():
     assert np.abs(mode.position).max() < 10.0
 
 
-def test_rows_with_kinks_are_told_to_do_without_their_curvature():
-    with pytest.raises(ModeError, match=r"kinks.*pass taylor_order=0"):
-        TunaMH(model=FAMILIES["laplace"](1_500))
+def test_rows_with_kinks_have_their_average_curvature():
+    model = FAMILIES["laplace"](1_500)
+    reference = TunaMH(model=model).plan.reference
+    # Covariates are uniform on (-1, 1). The density of a residual is 1/2, where slopes jump by 2.
+    expected = 1_500 * np.diag([1.0, 1.0 / 3.0])
+    found = reference.whitener.T @ reference.whitener
+    np.testing.assert_allclose(found, expected, rtol=0.3, atol=150.0)
+    np.testing.assert_allclose(reference.centre, [0.4, 0.8], atol=0.2)
 
 
 def test_a_symmetric_mixture_leaves_its_saddle(rng):
