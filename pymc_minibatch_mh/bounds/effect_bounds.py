@@ -201,7 +201,7 @@ class _RowsAround:
     def __init__(self, rows: GroupRows, centre: Array, factor: Array, radius: float) -> None:
         self._layout, self.centre, self.radius = rows.layout, centre, radius
         zeros = np.zeros((rows.layout.n_groups, 1))
-        self._record = rows.at_nodes(Nodes(zeros[:, None], zeros)).record()
+        self._rows = rows.at_nodes(Nodes(zeros[:, None], zeros))
         self._factor = np.ascontiguousarray(factor)
         (scale,) = rows.layout.scales
         ends = np.array([centre, centre])
@@ -238,12 +238,12 @@ class _RowsAround:
 
     def _boxes_of(self, first: int, last: int) -> Iterator["_EffectBox"]:
         """Rows of each term that has some, with their predictors without the effects."""
-        layout = self._layout
-        starts = layout.starts[:, first : last + 1]
+        rows, begin, end = self._rows.part(first, last)
+        layout, starts = rows.layout, rows.layout.starts[:, begin : end + 1]
         widths = [len(f.arguments) for f in layout.functions]
         begins = np.cumsum([0, *((starts[:, -1] - starts[:, 0]) * widths)])
         values, norms = np.empty((2, begins[-1]))
-        arguments = self._record, self.centre, self._factor, first, last, begins[:-1].copy()
+        arguments = rows.record(), self.centre, self._factor, begin, end, begins[:-1].copy()
         function("mh_place_nodes")(*arguments, values, norms)
         for k, term in enumerate(layout.functions):
             part = slice(begins[k], begins[k + 1])

@@ -37,6 +37,13 @@ class EffectLawRecord(NamedTuple):
     slopes: Array | None = None
     ceilings: Array | None = None
 
+    def from_group(self, first: int) -> "EffectLawRecord":
+        """The same record, in which groups are numbered from `first` on."""
+        if self.ends is None:
+            return self
+        names = "ends", "curvatures", "slopes", "ceilings"
+        return self._replace(**{name: getattr(self, name)[first:] for name in names})
+
 
 def generator_for(position: Array, number: int) -> np.random.Generator:
     """Generator of a stored draw's effects: a function of its position and its number in the chain.
@@ -72,17 +79,16 @@ def draw_and_count(
 ) -> tuple[Array, int]:
     """Draw all standardised effects, and count the proposals."""
     groups = target.compiled.layout.groups
-    records = (
-        target.group_rows.record(),
-        LaidOut("mh_effect_law", _law_at(target, position, bounds)),
-    )
+    law = _law_at(target, position, bounds)
     starts = range(0, groups.n_groups, GROUPS_IN_TASK)
     z, counts = np.empty(groups.coordinates.shape), np.zeros((len(starts), 2), dtype=np.int64)
 
     def draw_range(task: tuple[int, int, np.random.Generator]) -> None:
         k, first, generator = task
         part = z[first : first + GROUPS_IN_TASK]
-        arguments = position, first, first + len(part), GeneratorRecord(generator), part, counts[k]
+        rows, *numbers = target.group_rows.part(first, first + len(part))
+        records = rows.record(), LaidOut("mh_effect_law", law.from_group(first - numbers[0]))
+        arguments = position, *numbers, GeneratorRecord(generator), part, counts[k]
         if function("mh_draw_effects")(*records, *arguments) != Status.OK:
             raise BoundsError(
                 f"the effect of group {first + counts[k, 0]} of {groups.name!r} cannot be "

@@ -52,7 +52,6 @@ class NodeBoundsPass:
         self._rows, self._reference = rows, reference
         # Bounds hold in the scale itself, in which predictors are linear, also if the coordinate is
         # its square x: the root has the derivative 1/(2 √x).
-        self._record = rows.record_of_scales()
         self._centre, self._factor = reference.centre.copy(), reference.factor.copy()
         self._unit: np.ndarray | None = None
         self._squared = -1
@@ -119,13 +118,20 @@ class NodeBoundsPass:
 
     def _bound_task(self, task: tuple[int, int]) -> np.ndarray:
         """Bounds of some groups, shape (radii, groups)."""
-        first, last = task
-        layout, n_nodes = self._rows.layout, self._rows.nodes.z.shape[2]
+        rows, first, last = self._rows.part(*task)
+        layout, n_nodes = rows.layout, rows.nodes.z.shape[2]
         counts = layout.starts[:, last] - layout.starts[:, first]
         widths = [len(f.arguments) * n_nodes for f in layout.functions]
         begins = np.cumsum([0, *(n * width for n, width in zip(counts, widths, strict=True))])
         values, norms = np.empty(begins[-1]), np.empty(begins[-1])
-        arguments = self._record, self._centre, self._factor, first, last, begins[:-1].copy()
+        arguments = (
+            rows.record_of_scales(),
+            self._centre,
+            self._factor,
+            first,
+            last,
+            begins[:-1].copy(),
+        )
         function("mh_place_nodes")(*arguments, values, norms)
         weights = np.empty((self.radii.size, KINDS, begins[-1]))
         for k, term in enumerate(layout.functions):

@@ -278,8 +278,8 @@ class Chain:
         if status == Status.NO_MEMORY:
             raise MemoryError("there is no memory for an update of a chain")
         if status == Status.NO_ROWS:
-            assert self._pool is not None
-            raise self._pool.error()
+            rows: Any = self._pool or self.plan.target.rows
+            raise rows.error()
         if status == Status.TEST_FAILED:
             raise MinibatchError(
                 "the custom test raised an exception, or returned a verdict or a probability "

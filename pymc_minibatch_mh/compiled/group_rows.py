@@ -1,6 +1,7 @@
 """Groups as observations: the rows of each group, with its effects integrated out by nodes."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -8,14 +9,17 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from pymc_minibatch_mh.compiled.form_rows import DataLeaves, FormRows, TermLayout
-from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.data import ArrayRows, RowBlock
+from pymc_minibatch_mh.data.source import consecutive_slice, read_columns
+from pymc_minibatch_mh.errors import MinibatchError
 from pymc_minibatch_mh.expressions.graph import CoordinateIndex, Gather, Monomial
 from pymc_minibatch_mh.expressions.patterns import with_quick_choices
 from pymc_minibatch_mh.native.forms import RowSpace
-from pymc_minibatch_mh.native.library import LaidOut, function
+from pymc_minibatch_mh.native.library import LaidOut, ffi, function
 from pymc_minibatch_mh.structure.predictors import LinearForm, read_coordinates
-from pymc_minibatch_mh.structure.row_function import RowFunction, predictor_forms
+from pymc_minibatch_mh.structure.row_function import RowFunction, predictor_forms, with_rows
 from pymc_minibatch_mh.structure.small_groups import SmallGroups
+from pymc_minibatch_mh.threads import map_in_threads
 
 
 class Nodes(NamedTuple):
@@ -59,6 +63,7 @@ class GroupRecord(NamedTuple):
     location: np.ndarray
     offsets: np.ndarray
     scales: tuple[ScaleRecord, ...]
+    fetch: Any = None
 
     @property
     def n_groups(self) -> int:
@@ -71,7 +76,8 @@ class GroupLayout:
     """Rows of all groups as functions of the position and, as last coordinates, the own effects.
 
     `rows` are row numbers within the terms, sorted by term and group, from `starts` on, shape
-    (terms, groups + 1). The effects' mean is `location` θ + `offsets`, shapes (q, d) and (q,).
+    (terms, groups + 1); none of stored rows, which lie in this order. The effects' mean is
+    `location` θ + `offsets`, shapes (q, d) and (q,).
     """
 
     groups: SmallGroups
@@ -88,12 +94,9 @@ class GroupLayout:
         cls, functions: Sequence[RowFunction], groups: SmallGroups, total: int, roots: Sequence[int]
     ) -> Self:
         """Layout for row functions of all `total` coordinates, effects included."""
-        order, starts, begin = [], [], 0
-        for levels in groups.levels:
-            ends = np.searchsorted(np.sort(levels), np.arange(groups.n_groups + 1))
-            order.append(np.argsort(levels, kind="stable"))
-            starts.append(begin + ends)
-            begin += levels.size
+        order = [np.argsort(levels, kind="stable") for levels in groups.levels]
+        ends = np.cumsum(groups.counts).reshape(groups.counts.shape)
+        starts = np.concatenate([ends[:, :1] - groups.counts[:, :1], ends], axis=1)
         size, new = total - groups.coordinates.size, groups.without(total)
         location = np.zeros((len(groups.effects), size))
         for line, effect in zip(location, groups.effects, strict=True):
@@ -109,12 +112,22 @@ class GroupLayout:
         )
         offsets = np.array([effect.offset for effect in groups.effects])
         rows = np.concatenate(order).astype(np.int64)
-        return cls(groups, moved, size, location, offsets, scales, rows, np.array(starts, np.int64))
+        return cls(groups, moved, size, location, offsets, scales, rows, starts)
 
     @property
     def n_groups(self) -> int:
         """Number of groups."""
         return self.starts.shape[1] - 1
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all terms."""
+        return int(self.starts[-1, -1])
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether rows are in storage, in the order of their groups."""
+        return any(function.is_stored for function in self.functions)
 
     def some(self, numbers: np.ndarray) -> Self:
         """Layout of some groups, which are numbered anew."""
@@ -123,7 +136,7 @@ class GroupLayout:
         rows = np.repeat(firsts.ravel() - begins, counts.ravel()) + np.arange(counts.sum())
         begins, ends = begins.reshape(counts.shape), np.cumsum(counts.sum(axis=1))
         starts = np.concatenate([begins, ends[:, None]], axis=1)
-        return replace(self, rows=self.rows[rows], starts=starts)
+        return replace(self, rows=rows if self.is_stored else self.rows[rows], starts=starts)
 
     @property
     def is_read(self) -> np.ndarray:
@@ -170,12 +183,12 @@ class GroupRows:
     def evaluations(self) -> float:
         """Mean number of a group's rows times nodes."""
         layout = self.layout
-        return max(layout.rows.size / layout.n_groups, 1.0) * self.nodes.z.shape[2]
+        return max(layout.n_rows / layout.n_groups, 1.0) * self.nodes.z.shape[2]
 
     def at_nodes(self, nodes: Nodes) -> "GroupRows":
         """The same groups and compiled functions, at other nodes."""
         _ = self.terms  # shared by the copy
-        other = object.__new__(GroupRows)
+        other = object.__new__(type(self))
         other.__dict__.update({**self.__dict__, "nodes": nodes})
         return other
 
@@ -184,6 +197,10 @@ class GroupRows:
         other = self.at_nodes(self.nodes.some(numbers))
         other.layout = self.layout.some(numbers)
         return other
+
+    def part(self, first: int, last: int) -> tuple["GroupRows", int, int]:
+        """Rows in memory with groups `first` to `last` - 1, and their numbers there."""
+        return self, first, last
 
     def at(self, source: ArrayRows) -> "GroupRows":
         """The same groups and compiled functions, with the other variables of a source."""
@@ -218,7 +235,10 @@ class GroupRows:
 
     def record(self, order: int = 2) -> LaidOut:
         """C record of the groups with remainders of an order."""
-        return LaidOut("mh_groups", self.layout.record(self.nodes, self.terms, order))
+        return LaidOut("mh_groups", self._record(order))
+
+    def _record(self, order: int) -> GroupRecord:
+        return self.layout.record(self.nodes, self.terms, order)
 
     def record_of_scales(self) -> LaidOut:
         """C record of the groups in coordinates of the scales themselves, not of their squares."""
@@ -243,3 +263,74 @@ class GroupRows:
     def describe_undefined(self, term: int, row: int, position: np.ndarray) -> str:
         """Description of a group without finite derivatives."""
         return f"in group {row} of {self.layout.groups.name!r}"
+
+
+class StoredGroupRows(GroupRows):
+    """Groups whose rows are in storage, sorted by group, and are read when they are needed."""
+
+    #: Rows and record that compiled code evaluates now, by thread.
+    _fetched = threading.local()
+    #: Error that ended a request of compiled code.
+    _error: BaseException | None = None
+
+    @cached_property
+    def terms(self) -> None:  # type: ignore[override]
+        """None: terms have addresses once their rows are read."""
+
+    def some(self, numbers: np.ndarray) -> GroupRows:
+        """Some of the groups, read into memory."""
+        order, inverse = np.unique(numbers, return_inverse=True)
+        layout = self.layout.some(order)
+        (function,) = layout.functions
+        columns = read_columns(function.columns, consecutive_slice(layout.rows))
+        read = with_rows(function, ArrayRows(columns, [layout.n_rows]))
+        layout = replace(layout, functions=(read,), rows=np.arange(layout.n_rows))
+        other = object.__new__(GroupRows)
+        other.__dict__.update({k: v for k, v in self.__dict__.items() if k != "terms"})
+        other.layout = layout if np.array_equal(order, numbers) else layout.some(inverse)
+        other.nodes = self.nodes.some(numbers)
+        return other
+
+    def part(self, first: int, last: int) -> tuple[GroupRows, int, int]:
+        """Rows with groups `first` to `last` - 1, read into memory, and their numbers there."""
+        return self.some(np.arange(first, last)), 0, last - first
+
+    def record(self, order: int = 2) -> LaidOut:
+        """C record whose rows are fetched, for remainders of an order."""
+
+        def fetch(numbers: Any, n: int) -> Any:
+            chosen = np.frombuffer(ffi.buffer(numbers, 8 * n), np.int64)
+            rows = self.some(chosen)
+            # The record has addresses of columns, which the rows keep.
+            self._fetched.rows, self._fetched.record = rows, rows.record(order)
+            return self._fetched.record.at
+
+        def note(_: Any, error: BaseException, __: Any) -> None:
+            self._error = error
+
+        called = ffi.callback("mh_fetch", fetch, error=ffi.NULL, onerror=note)
+        return LaidOut("mh_groups", super()._record(order)._replace(fetch=called))
+
+    def error(self) -> BaseException:
+        """Return and clear the error that ended a request of compiled code."""
+        error, self._error = self._error, None
+        return error or MinibatchError("Stored observations could not be fetched.")
+
+    def values_at(self, theta: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """F_q of some groups, shape (groups, nodes)."""
+        return self.some(groups).values_at(theta, np.arange(groups.size))
+
+
+class StoredGroups(ArrayRows):
+    """Numbers of groups whose rows are in storage: a full-data evaluation reads them in blocks."""
+
+    def map_blocks(self, work: Any, blocks: Sequence[RowBlock]) -> Generator[Any]:
+        """Read each block of groups, and apply its function in threads; results are in order."""
+
+        def compute_block(block: RowBlock) -> Any:
+            numbers, call = block
+            if isinstance(numbers, slice):
+                numbers = np.arange(numbers.start, numbers.stop)
+            return call(work.some(numbers), self, np.arange(numbers.size))
+
+        return map_in_threads(compute_block, blocks)

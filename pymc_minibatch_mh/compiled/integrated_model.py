@@ -5,7 +5,13 @@ from functools import cached_property
 import numpy as np
 
 from pymc_minibatch_mh.compiled.graphs import CompileOptions
-from pymc_minibatch_mh.compiled.group_rows import GroupLayout, GroupRows, Nodes
+from pymc_minibatch_mh.compiled.group_rows import (
+    GroupLayout,
+    GroupRows,
+    Nodes,
+    StoredGroupRows,
+    StoredGroups,
+)
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError
@@ -44,12 +50,14 @@ class IntegratedModel(CompiledModel):
     def make_source(self) -> ArrayRows:
         """Numbers of the groups, without columns."""
         n_others = self.factorization.other_values.type.shape[0]
-        return ArrayRows((), [self.layout.n_groups], n_others)
+        kind = StoredGroups if self.layout.is_stored else ArrayRows
+        return kind((), [self.layout.n_groups], n_others)
 
     @cached_property
     def rows(self) -> GroupRows:  # type: ignore[override]
         """Groups as observations."""
-        return GroupRows(self.layout, self.nodes, self.make_source())
+        kind = StoredGroupRows if self.layout.is_stored else GroupRows
+        return kind(self.layout, self.nodes, self.make_source())
 
     @cached_property
     def row_functions(self) -> list[RowFunction] | BoundsError:

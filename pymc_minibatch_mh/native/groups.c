@@ -247,12 +247,29 @@ static double remainder_of(const remainder_sums *sums, const group_end *end, con
     return mh_log_of_sum(end->values, n, unused) - first - 0.5 * second;
 }
 
+static mh_status differences_of_stored(const mh_groups *groups, const double *ends,
+                                       const int64_t *numbers, int64_t n, double *differences,
+                                       double *scales, mh_arena *scratch)
+{
+    if (n == 0)
+        return MH_OK;
+    MH_VECTOR(int64_t, order, scratch, n);
+    for (int64_t i = 0; i < n; i++)
+        order[i] = i;
+    const mh_groups *fetched = groups->fetch(numbers, n);
+    if (!fetched)
+        return MH_NO_ROWS;
+    return mh_differences_of_groups(fetched, ends, order, n, differences, scales, scratch);
+}
+
 mh_status mh_differences_of_groups(const mh_groups *groups, const double *ends,
                                    const int64_t *numbers, int64_t n, double *differences,
                                    double *scales, mh_arena *scratch)
 {
-    const int64_t size = groups->size, n_nodes = groups->n_nodes;
     MH_SCOPE(scratch);
+    if (groups->fetch)
+        return differences_of_stored(groups, ends, numbers, n, differences, scales, scratch);
+    const int64_t size = groups->size, n_nodes = groups->n_nodes;
     remainder_sums sums = {.groups = groups};
     const int64_t n_effects = groups->n_effects, width = size + n_effects;
     MH_VECTOR(double, vectors, scratch, (3 + n_effects) * width);

@@ -114,6 +114,9 @@ typedef struct mh_scale {
     double spread;
 } mh_scale;
 
+/* Groups in memory, an mh_groups, whose k-th group is `numbers[k]` of stored ones; NULL on an error. */
+typedef const void *(*mh_fetch)(const int64_t *numbers, int64_t n);
+
 typedef struct mh_groups {
     int64_t size, order; /* number of coordinates d; order of the remainders: 0, 1 or 2 */
     int64_t n_groups, n_terms, n_nodes, n_rows;
@@ -124,6 +127,7 @@ typedef struct mh_groups {
     const double *nodes, *log_weights; /* z, (n_groups, q, n_nodes); log w, (n_groups, n_nodes) */
     const double *location, *offsets;  /* (q, d) and (q,) */
     const mh_scale *scales;
+    mh_fetch fetch; /* NULL unless rows are stored: then there are neither terms nor rows here */
 } mh_groups;
 
 enum { MH_NORMAL_LAW, MH_LOGISTIC_LAW, MH_STUDENT_LAW };

@@ -65,7 +65,7 @@ class GroupsPlan(DensePlan):
     @property
     def integrated(self) -> str:
         """Effects that are integrated out, and their nodes, in words."""
-        rows = self.target.compiled.layout.rows.size / self.groups.n_groups
+        rows = self.target.compiled.layout.n_rows / self.groups.n_groups
         return (
             f"{self.groups.n_groups:,} effects {self.groups.name!r} of {rows:.3g} rows each "
             f"integrated out by {self.choice.n_nodes} nodes (error {self.choice.error:.1g})"
@@ -228,7 +228,7 @@ def _in_the_square(
 
 def _require_small(groups: SmallGroups, size: int) -> None:
     """Raise NotSeparableError if effects that are accepted one at a time are faster."""
-    counts = np.bincount(np.concatenate(groups.levels), minlength=groups.n_groups)
+    counts = groups.counts.sum(axis=0)
     rows = float((counts.astype(float) ** 2).sum() / max(counts.sum(), 1))
     if rows > MAX_ROWS_IN_GROUP:
         raise NotSeparableError(

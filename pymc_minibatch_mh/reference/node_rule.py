@@ -225,7 +225,7 @@ def _widened(
     floors = before.factor @ turns * np.maximum(ratios, MIN_SHRINKAGE)[:, None]
     narrow = (ratios < MIN_SHRINKAGE).any(axis=1)[:, None, None]
     factor = np.where(narrow, _factor_of(floors @ floors.swapaxes(1, 2)), moments.factor)
-    x, _ = _product_nodes(law, FIRST_COUNT, q)
+    x, _ = _product_nodes(law, round(shares.shape[1] ** (1.0 / q)), q)
     ends = np.concatenate([x == x.min(), x == x.max()])
     at_end = (shares @ ends.T > AT_END).any(axis=1)[:, None, None]
     return EffectMoments(moments.mean, np.where(at_end, GROWTH * before.factor, factor))
@@ -244,8 +244,10 @@ def with_placed_nodes(
     position = few.mode(position, rng, LOOSE_TOLERANCE).position
     position, few, moments = _climb(few, position, moments)
     if few.source.n_rows < target.source.n_rows:
-        position, few, moments = _climb(target, position, first_moments(groups))
-    target, mode = few, few.mode(position, rng, LOOSE_TOLERANCE)
+        position, target, moments = _climb(target, position, first_moments(groups))
+    else:
+        target = target.at_nodes(few.group_rows.nodes)
+    mode = target.mode(position, rng, LOOSE_TOLERANCE)
     points = _ErrorPoints.near(mode, target, rng)
     nodes, choice = _choose_nodes(target, moments, points)
     if not choice.error < MAX_LAST_ERROR:

@@ -347,7 +347,8 @@ class SharedSettings(ReadingSettings):
     def moves_for(self, method: Method, target: Target) -> EffectMoves:
         """How group effects are sampled; SettingError if the setting is impossible."""
         refused = self._why_not_integrated(method, target)
-        apart = refused or method.refuses_elements
+        stored = "" if target.source.in_memory else "data of Rows(...) are fetched ahead"
+        apart = refused or stored or method.refuses_elements
         if self.blocks == "auto":
             many = target.n_elements >= MIN_EFFECTS
             return EffectMoves(
@@ -367,7 +368,6 @@ class SharedSettings(ReadingSettings):
     def _why_not_integrated(self, method: Method, target: Target) -> str:
         reasons = {
             "proposal= is given": self.proposal != "auto",
-            "data of Rows(...) are fetched ahead": not target.source.in_memory,
             "control variates are not of order 2 around a mode": target.taylor_order != 2,
             "temperature= is a schedule": bool(self.schedule),
             "other steps update variables of the likelihood": target.factorization.first > 0,

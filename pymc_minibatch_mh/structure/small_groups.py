@@ -29,6 +29,7 @@ from pymc_minibatch_mh.expressions.lower import lower_graph
 from pymc_minibatch_mh.model.bijection import Bijection
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.layout import Block, split_vector
+from pymc_minibatch_mh.model.stored_ops import row_blocks
 from pymc_minibatch_mh.model.terms import log_densities
 from pymc_minibatch_mh.structure.monotone import monotone_from
 from pymc_minibatch_mh.structure.predictors import read_coordinates
@@ -91,12 +92,17 @@ class GroupEffect:
 
 @dataclass(frozen=True, eq=False)
 class SmallGroups:
-    """Effects α = μ + L z to integrate out, L by its entries `scales`; groups of rows by term."""
+    """Effects α = μ + L z to integrate out, L by its entries `scales`.
+
+    `levels` are groups of rows by term, none of stored rows, which are sorted by group; `counts`,
+    int64, are the groups' numbers of rows, shape (terms, groups).
+    """
 
     effects: tuple[GroupEffect, ...]
     law: EffectLaw
     scales: tuple[EffectScale, ...]
     levels: tuple[np.ndarray, ...]
+    counts: np.ndarray
 
     @property
     def n_groups(self) -> int:
@@ -142,7 +148,10 @@ def find_small_groups(
     if factor is None:
         raise NotSeparableError("no factor has one effect for each row")
     block = _whole_block(factorization, factor)
-    levels = tuple(_levels_of(f, factor, k) for k, f in enumerate(functions))
+    if len(functions) > 1 and any(function.is_stored for function in functions):
+        raise NotSeparableError(f"{factor.name!r} has several observed variables in files")
+    readings = [_levels_of(f, factor, k) for k, f in enumerate(functions)]
+    levels, counts = zip(*readings, strict=True)
     prior = _prior_of(model, factorization, block)
     maps = [x for x in factorization.maps if block.start in x.moved_indices]
     location, offset = _affine_parts(prior.location, factor)
@@ -151,7 +160,7 @@ def find_small_groups(
     else:
         scale = _effect_scale(as_factor(prior.scale), factor)
         effect = GroupEffect(factor, block, location, offset)
-    groups = SmallGroups((effect,), prior.law, (scale,), levels)
+    groups = SmallGroups((effect,), prior.law, (scale,), levels, np.array(counts))
     _require_apart(factorization, functions, groups)
     return groups
 
@@ -165,20 +174,41 @@ def _whole_block(factorization: Factorization, factor: GroupingFactor) -> Block:
     raise NotSeparableError(f"{factor.name!r} is not a vector with one effect for each group")
 
 
-def _levels_of(function: RowFunction, factor: GroupingFactor, term: int) -> np.ndarray:
-    """Group of each row of a term."""
-    if function.is_stored:
-        raise NotSeparableError(f"{function.name!r} has stored data")
+def _levels_of(
+    function: RowFunction, factor: GroupingFactor, term: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Group of each row of a term, unless rows are stored, and number of rows of each group."""
     indices = {term.place for _, term in factor.readings[term]}
     if len(indices) != 1:
         raise NotSeparableError(f"{function.name!r} does not have one effect of {factor.name!r}")
     (gather,) = indices
     assert isinstance(gather, Gather)
-    data = RowData(function, slice(0, function.n_rows))
-    levels = factor.of_index(np.broadcast_to(data.index(gather), function.n_rows))
-    if (levels < 0).any():
-        raise NotSeparableError(f"{function.name!r} has rows without an effect of {factor.name!r}")
-    return levels
+    size, last, counts = factor.places.size, 0, np.zeros(factor.places.size, np.int64)
+    for rows in row_blocks(function.n_rows, function.columns):
+        data = RowData(function, rows)
+        levels = factor.of_index(np.broadcast_to(data.index(gather), data.rows.size))
+        if (levels < 0).any():
+            raise NotSeparableError(
+                f"{function.name!r} has rows without an effect of {factor.name!r}"
+            )
+        if function.is_stored:
+            _require_sorted(function, factor, np.append(last, levels), rows.start)
+            last = levels[-1]
+        counts += np.bincount(levels, minlength=size)
+    return (np.empty(0, np.int64) if function.is_stored else levels), counts
+
+
+def _require_sorted(
+    function: RowFunction, factor: GroupingFactor, levels: np.ndarray, first: int
+) -> None:
+    """Raise NotSeparableError unless stored rows from `first` on are sorted by group."""
+    falls = np.flatnonzero(np.diff(levels) < 0)
+    if falls.size:
+        raise NotSeparableError(
+            f"the stored rows of {function.name!r} are not sorted by the group of "
+            f"{factor.name!r}, first in row {first + int(falls[0]):,}. Sort them once, for example "
+            "by pyarrow.parquet.write_table(pyarrow.parquet.read_table(path).sort_by(group), path)"
+        )
 
 
 def _prior_of(model: pm.Model, factorization: Factorization, block: Block) -> _Prior:
