@@ -1,4 +1,4 @@
-"""Starts of chains at which the scale of a hierarchy would collapse."""
+"""Starts of chains at which a scale would collapse, or that nodes of small groups do not reach."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from pymc_minibatch_mh.native.library import GeneratorRecord, function
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.target import whitened_directions
 
-StartOutcome = Literal["stepped off", "waits"] | None
+StartOutcome = Literal["stepped off", "waits", "replaced"] | None
 
 #: Size of a start's perturbation in posterior standard deviations.
 STEP_OFF = 0.1
@@ -20,6 +20,9 @@ SWEEPS, MAX_MOVES = 200, 20_000
 #: `MIN_FAR_DISTANCE`: excess distance of a divergence, in conditional sd. `MUCH_LESS`: fraction of
 #: the original start's distance up to which a perturbed start is accepted, if sd are inaccurate.
 MIN_FAR_DISTANCE, MUCH_LESS = 20.0, 0.125
+#: Minimum excess distance of a start that is replaced if effects are integrated out, and width of
+#: the distribution of new starts, both in posterior standard deviations.
+MIN_REPLACED_DISTANCE, NEW_START = 20.0, 2.0
 #: Seed of the trial proposals, so that every process gives the same answer.
 SEED = 20_261_122
 
@@ -65,13 +68,21 @@ def check_start(chain: Chain) -> StartOutcome:
     If all effects of a hierarchy equal their location, as at PyMC's default start, the density of
     the scale given the effects has no integral at zero, and updates of the scale alone diverge. A
     chain that updates effects, or their location, is perturbed; another chain makes no update until
-    other steps have moved them. Both happen before the first update only, so the stationary
+    other steps have moved them. All of this happens before the first update only, so the stationary
     distribution stays the same.
+
+    If effects are integrated out, far starts of warm-up are replaced: the frozen nodes of the
+    effects are in the wrong places there, and an update evaluates all groups.
     """
     plan, first = chain.plan, chain.plan.reference.first
     if chain.state.is_waiting:
         _end_waiting(chain)
         return None
+    away = plan.distance(chain.position) - plan.usual_distance
+    if chain.state.adapting and plan.integrated and away > MIN_REPLACED_DISTANCE:
+        new = plan.gaussian_draw(chain.rng, NEW_START)
+        chain.position[:] = plan.target.factorization.in_support(new)
+        return "replaced"
     # Only joint updates get stuck: updates of single effects leave such a start by themselves.
     together = chain.program.sampler.n_decisions == 1
     moves = first > 0 or (together and len(chain.program.slices.steps) > 0)

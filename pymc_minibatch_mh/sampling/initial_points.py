@@ -9,13 +9,14 @@ import pytensor
 from pymc.initial_point import make_initial_point_fns_per_chain
 from pytensor.graph.basic import Variable
 
+from pymc_minibatch_mh.chain.starts import NEW_START
 from pymc_minibatch_mh.checks import check_integer, check_positive
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 from pymc_minibatch_mh.model.constant_data import IN_PYTHON, has_dims
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.inputs import as_generator, as_numeric_array, fits_shape
 from pymc_minibatch_mh.model.layout import Block
-from pymc_minibatch_mh.steps.base import NEW_START, MinibatchStep, model_behind, step_of
+from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 
 
 def overdispersed_initvals(

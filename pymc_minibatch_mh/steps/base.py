@@ -23,7 +23,7 @@ from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING
 from pymc_minibatch_mh.chain.chain import Chain, set_to_point
 from pymc_minibatch_mh.chain.chain import point_at as position_as_point
 from pymc_minibatch_mh.chain.program import SamplerSpec
-from pymc_minibatch_mh.chain.starts import check_start
+from pymc_minibatch_mh.chain.starts import NEW_START, check_start
 from pymc_minibatch_mh.chain.state import ChainState
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.inputs import resolve_model
@@ -112,9 +112,8 @@ def declare_statistics(names: Iterable[str]) -> dict[str, tuple[type, list | Non
     return {name: DECLARED[name] for name in (*names, "warning")}
 
 
-#: Tail probability of a Gaussian posterior beyond which a start is replaced, and width of the new
-#: start's distribution in posterior standard deviations.
-FAR_TAIL, NEW_START = 1e-12, 2.0
+#: Tail probability of a Gaussian posterior beyond which PyMC's start is replaced.
+FAR_TAIL = 1e-12
 
 
 #: First and last stage of preparation, as the progress display names them.

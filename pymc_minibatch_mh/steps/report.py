@@ -187,8 +187,8 @@ def log_prepared_plan(name: str, plan: Plan, seconds: float, leaves_start: bool)
         _log.info("Starting chains near the posterior mode.")
 
 
-#: Messages for starts at which all effects of a hierarchy equal their location.
-_AT_LOCATION: dict[StartOutcome, str] = {
+#: Messages for starts that are perturbed or replaced, or at which a chain waits.
+_OF_STARTS: dict[StartOutcome, str] = {
     "stepped off": (
         "Starting chains slightly beside their starting points, because all group effects equal "
         "their mean there."
@@ -197,16 +197,22 @@ _AT_LOCATION: dict[StartOutcome, str] = {
         "Updating only once other steps have moved the group effects, because all of them equal "
         "their mean at the start."
     ),
+    "replaced": (
+        "Starting chains near the posterior mode instead of initvals=, which are more than twenty "
+        "posterior standard deviations away, where effects cannot be integrated out. Leave "
+        "initvals= out, or pass blocks=True."
+    ),
 }
 #: Specs of samplers whose chains have logged their start.
 _STARTS_LOGGED = WeakSet[SamplerSpec]()
 
 
 def log_start(program: SamplerSpec, begun: StartOutcome) -> None:
-    """Log once per program that chains start from a perturbed point, or wait."""
+    """Log once per program that chains start from another point, or wait."""
     if begun is not None and program not in _STARTS_LOGGED:
         _STARTS_LOGGED.add(program)
-        _log.info(_AT_LOCATION[begun])
+        log = _log.warning if begun == "replaced" else _log.info
+        log(_OF_STARTS[begun])
 
 
 def _log_left_out(name: str, target: Target) -> None:

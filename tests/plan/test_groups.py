@@ -141,3 +141,19 @@ def test_a_scale_in_an_interval_stays_there():
     assert 1.09 < draws.max() < 1.1
     assert draws.mean() == pytest.approx(mean, abs=error * sd)
     assert draws.std() == pytest.approx(sd, rel=error)
+
+
+def test_far_starts_are_replaced_in_warm_up_alone(step, caplog):
+    """Nodes are frozen around the mode: far off they are in the wrong places."""
+    far, near = {"tau": 8.0}, {"tau": 1.0}
+    settings = {"chains": 1, "random_seed": 2, "effects": False, "progressbar": False}
+    kept = {"discard_tuned_samples": False, **settings}
+    for start, is_replaced in ((near, False), (far, True)):
+        caplog.clear()
+        trace = sample(step, 10, tune=60, initvals=start, **kept)
+        assert ("instead of initvals=" in caplog.text) is is_replaced
+        assert trace.warmup_posterior["tau"].to_numpy().max() < 3.0
+    caplog.clear()
+    trace = sample(step, 3, tune=0, initvals=far, **settings)
+    assert "instead of initvals=" not in caplog.text
+    assert trace.posterior["tau"].to_numpy()[0, 0] > 6.0
