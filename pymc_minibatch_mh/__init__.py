@@ -42,6 +42,9 @@ if TYPE_CHECKING:
         overdispersed_initvals as overdispersed_initvals,
     )
     from pymc_minibatch_mh.sampling.later_effects import draw_effects as draw_effects
+    from pymc_minibatch_mh.sampling.later_effects import (
+        group_log_likelihood as group_log_likelihood,
+    )
     from pymc_minibatch_mh.steps.austere import AustereMH as AustereMH
     from pymc_minibatch_mh.steps.barker import BarkerMinibatchMH as BarkerMinibatchMH
     from pymc_minibatch_mh.steps.confidence import ConfidenceMH as ConfidenceMH
@@ -81,6 +84,7 @@ _ON_FIRST_USE = {
     "draw_effects": "sampling.later_effects",
     "explain": "diagnostics.explain",
     "factorize": "model.factorization",
+    "group_log_likelihood": "sampling.later_effects",
     "log_likelihood": "diagnostics.predictive",
     "loo_subsample": "diagnostics.predictive",
     "overdispersed_initvals": "sampling.initial_points",

@@ -1,4 +1,4 @@
-"""Effects of small groups, added to a trace of all other parameters."""
+"""Effects and log-likelihoods of small groups, added to a trace."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,9 @@ from pymc_minibatch_mh.diagnostics.draws import (
     track_progress,
     transformed_draws,
 )
+from pymc_minibatch_mh.diagnostics.predictive import label_rows
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.sampling.trace import effects_dataset
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 
@@ -65,14 +67,7 @@ def draw_effects(
     >>> few = shared.isel(draw=slice(None, None, 20))
     >>> trace = draw_effects(few, step, groups=[0, 7])
     """
-    plan = step_of(step).plan
-    integrated = plan.target.factorization.integrated
-    if not integrated:
-        raise SettingError(
-            f"step={type(step).__name__} integrates no effects out, so its traces have all of "
-            "them. Leave this call out."
-        )
-    (block,) = integrated
+    plan, block = step_of(step).plan, _integrated_effects(step)
     numbers = None
     if groups is not None:
         numbers = [check_integer("groups", k, 0) for k in groups]
@@ -91,6 +86,69 @@ def draw_effects(
     copy = data.copy()
     copy["posterior"] = xr.DataTree(posterior.merge(added))
     return copy
+
+
+def group_log_likelihood(
+    data: xr.DataTree, step: MinibatchStep, *, model: pm.Model | None = None
+) -> xr.DataTree:
+    """Add the log-likelihood of each small group to a trace, with its effects integrated out.
+
+    ArviZ's ``loo`` then leaves a group out with all of its observations, and predicts it from the
+    other parameters alone: ``log_likelihood`` of single observations given their group's effect
+    says little about new groups. Guarantee: *exact* up to the error of the nodes, which the step
+    states.
+
+    Parameters
+    ----------
+    data
+        Trace of this step, with or without effects; it stays as it is. All groups are evaluated at
+        each of its draws.
+    step
+        The step, which integrates effects out.
+    model
+        The model; by default the model of the step.
+
+    Returns
+    -------
+    DataTree
+        Copy of the trace whose group ``log_likelihood`` has one variable, of shape (chain, draw,
+        groups), with the name and the dimension of the effects.
+
+    Raises
+    ------
+    SettingError
+        If the step integrates nothing out, or if the trace lacks a parameter.
+
+    Examples
+    --------
+    >>> shared = sample(step, 1_000, effects=False)
+    >>> tree = group_log_likelihood(shared, step)  # for az.loo(tree)
+    """
+    plan, block = step_of(step).plan, _integrated_effects(step)
+    model = model_behind(step) if model is None else model
+    positions = _positions_of(data, model, step)
+    numbers = list(np.ndindex(positions.shape[:2]))
+    lines = [
+        plan.target.full_data.values(positions[number])
+        for number in track_progress("Evaluating draws", numbers)
+    ]
+    values = np.array(lines).reshape(*positions.shape[:2], -1)
+    name, posterior = str(block.variable.name), data["posterior"].to_dataset()
+    rows = np.arange(values.shape[-1])
+    copy = data.copy()
+    copy["log_likelihood"] = xr.DataTree(label_rows(values, rows, model, name, posterior))
+    return copy
+
+
+def _integrated_effects(step: MinibatchStep) -> Block:
+    """Effects that a step integrates out."""
+    integrated = step_of(step).plan.target.factorization.integrated
+    if not integrated:
+        raise SettingError(
+            f"step={type(step).__name__} integrates no effects out, so its traces have all of "
+            "them. Leave this call out."
+        )
+    return integrated[0]
 
 
 def _positions_of(data: xr.DataTree, model: pm.Model, step: MinibatchStep) -> np.ndarray:

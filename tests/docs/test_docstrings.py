@@ -13,7 +13,7 @@ import pytest
 import pymc_minibatch_mh
 from docs.taken import taken
 from helpers.tiers import fast
-from pymc_minibatch_mh import PoissonMH, TunaMH, draw_effects, sample
+from pymc_minibatch_mh import PoissonMH, TunaMH, draw_effects, group_log_likelihood, sample
 
 PUBLIC = [getattr(pymc_minibatch_mh, name) for name in pymc_minibatch_mh.__all__]
 SHOWN = [one for one in PUBLIC if ">>>" in (one.__doc__ or "")]
@@ -124,7 +124,7 @@ def test_examples_are_in_nearly_all_docstrings():
 def test_the_example_runs(public, given):
     model = uniform_model() if public is PoissonMH else given["model"]
     globs = {**given, "model": model}
-    if public is draw_effects:
+    if public in (draw_effects, group_log_likelihood):
         globs["step"] = panel_step()
     example = doctest.DocTestParser().get_doctest(public.__doc__, globs, public.__name__, None, 0)
     said: list[str] = []

@@ -1,12 +1,15 @@
 """Effects of small groups that are drawn for a trace of all other parameters."""
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from scipy import integrate, stats
 
-from pymc_minibatch_mh import TunaMH, draw_effects, sample
+from pymc_minibatch_mh import TunaMH, draw_effects, group_log_likelihood, sample
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.steps.base import model_behind
 
 GROUPS = 250
 
@@ -74,3 +77,25 @@ def test_wrong_arguments_are_named(step, shared):
     other = TunaMH(model=model)
     with pytest.raises(SettingError, match="integrates no effects out"):
         draw_effects(shared, other)
+
+
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")
+def test_log_likelihoods_of_groups_are_integrals_over_their_effects(step, shared):
+    tree = group_log_likelihood(shared, step)
+    values = tree["log_likelihood"]["z"]
+    assert values.dims == ("chain", "draw", "person")
+    model = model_behind(step)
+    y = model.rvs_to_values[model["y"]].data.reshape(GROUPS, 4)
+    for person, draw in ((0, 3), (17, 39), (249, 20)):
+        at = {name: float(shared.posterior[name][1, draw]) for name in ("mu", "tau")}
+
+        def density(z, own=y[person], mu=at["mu"], tau=at["tau"]):
+            return stats.norm.pdf(z) * stats.poisson.pmf(own, np.exp(mu + tau * z)).prod()
+
+        expected = np.log(
+            integrate.quad(density, -9.0, 9.0, epsabs=0.0, epsrel=1e-10, limit=500)[0]
+        )
+        assert float(values[1, draw, person]) == pytest.approx(expected, abs=1e-6)
+    loo = az.loo(tree)
+    assert loo.n_data_points == GROUPS
+    assert set(tree.children) == {*shared.children, "log_likelihood"}
