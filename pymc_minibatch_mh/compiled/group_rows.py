@@ -331,6 +331,8 @@ class StoredGroups(ArrayRows):
             numbers, call = block
             if isinstance(numbers, slice):
                 numbers = np.arange(numbers.start, numbers.stop)
+            if not isinstance(work, StoredGroupRows):
+                return call(work, self, numbers)
             return call(work.some(numbers), self, np.arange(numbers.size))
 
         return map_in_threads(compute_block, blocks)

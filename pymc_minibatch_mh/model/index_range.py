@@ -4,6 +4,7 @@ Indices in memory may count from the end, as in NumPy. Indices of stored rows ma
 checked all of them, and -1 is pandas' code for a missing category.
 """
 
+import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -55,6 +56,10 @@ class OutOfRangeIndex(NamedTuple):
     row: int | None
 
 
+#: Functions of PyTensor have one memory for their results, and blocks are checked in threads.
+_IN_PYTENSOR = threading.Lock()
+
+
 @dataclass(frozen=True, eq=False)
 class TermIndices:
     """Indices of a term's rows as graphs of data, which can be evaluated where data are stored.
@@ -97,7 +102,7 @@ class TermIndices:
         given = [np.zeros(value.type.shape) for value in self.given]
         pairs = zip(rows, self.batches, strict=True)
         typed = [values.astype(batch.type.dtype, copy=False) for values, batch in pairs]
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), _IN_PYTENSOR:
             found = self._index_function(*given, *typed, np.int64(count))
         bounded = zip(found[::3], found[1::3], found[2::3], strict=True)
         for number, (index, lowest, length) in enumerate(bounded):

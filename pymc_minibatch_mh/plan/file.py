@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pymc as pm
 
 from pymc_minibatch_mh.data import array_digest
 from pymc_minibatch_mh.data.archive import write_archive
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.plan.dense import DensePlan
+from pymc_minibatch_mh.plan.groups import GroupsPlan
 from pymc_minibatch_mh.plan.identity import first_difference, key_of
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.target import Target
@@ -58,14 +60,14 @@ def write(path: str | PathLike, plan: Plan) -> None:
     arrays = plan.stored_arrays()
     about = {
         "package": _package_key(),
-        "model": key_of(plan.target),
+        "model": key_of(plan.described),
         "arrays": {name: array_digest(array) for name, array in arrays.items()},
     }
     write_archive(Path(path), {**arrays, "key": np.asarray(json.dumps(about))})
 
 
-def read(path: str | PathLike, target: Target) -> Plan:
-    """Read a prepared step.
+def read(path: str | PathLike, target: Target, model: pm.Model | None = None) -> Plan:
+    """Read a prepared step; those of groups need the model.
 
     SettingError if the file holds no prepared step or was altered; StaleDataError, with the first
     difference, if it belongs to another model, other data or another version.
@@ -75,7 +77,7 @@ def read(path: str | PathLike, target: Target) -> Plan:
             f"prepared={path!r} is not a path. Give the path of a file that step.save() wrote."
         )
     package = _package_key()
-    about, plan = _read_archive(path, package, target)
+    about, plan = _read_archive(path, package, target, model)
     fix = "Leave it out to prepare the step anew, and save it again."
     if about["package"] != package:
         raise StaleDataError(
@@ -91,12 +93,12 @@ def read(path: str | PathLike, target: Target) -> Plan:
 
 
 def _read_archive(
-    path: str | PathLike, package: str, target: Target
+    path: str | PathLike, package: str, target: Target, model: pm.Model | None
 ) -> tuple[dict[str, Any], Plan | None]:
     """Metadata of a file and its plan; None if another version of the package wrote the file."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            return _contents_of(archive, package, target)
+            return _contents_of(archive, package, target, model)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"prepared={str(path)!r} does not exist. Write it with step.save(), or leave it out to "
@@ -120,7 +122,9 @@ class _AlteredError(ValueError):
     """Archive with arrays that differ from the saved ones."""
 
 
-def _contents_of(archive: Any, package: str, target: Target) -> tuple[dict[str, Any], Plan | None]:
+def _contents_of(
+    archive: Any, package: str, target: Target, model: pm.Model | None
+) -> tuple[dict[str, Any], Plan | None]:
     if damaged := archive.zip.testzip():
         raise ValueError(damaged)
     about = json.loads(str(archive["key"]))
@@ -133,5 +137,10 @@ def _contents_of(archive: Any, package: str, target: Target) -> tuple[dict[str, 
     for name, array in stored.items():
         if array_digest(array) != digests[name]:
             raise _AlteredError(f"the array {name!r} has changed")
+    about["model"] = dict(about["model"])
+    if "log_weights" in stored:
+        # Groups are read from the model, which has to be the same.
+        differs = first_difference(about["model"], key_of(target))
+        return about, None if differs else GroupsPlan.of_model(target, model, stored)
     kind = ArrowPlan if "elements_centre" in stored else DensePlan
-    return {**about, "model": dict(about["model"])}, kind.from_arrays(target, stored)
+    return about, kind.from_arrays(target, stored)

@@ -5,6 +5,7 @@ ones. They are a function of the position and of the draw's number in its chain,
 draw always has the same effects, and repetitions of a position have effects of their own.
 """
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,9 +21,10 @@ from pymc_minibatch_mh.bounds.effect_bounds import EffectBounds, bounds_around
 from pymc_minibatch_mh.bounds.effects import draw_effects, effect_values, generator_for
 from pymc_minibatch_mh.compiled.group_rows import GroupLayout, Nodes
 from pymc_minibatch_mh.compiled.integrated_model import IntegratedModel
-from pymc_minibatch_mh.errors import ModeError, SettingError
+from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.model.factorization import WholeDraws
 from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.plan.append import require_same_rows
 from pymc_minibatch_mh.plan.bound_sources import NodeBounds, functions_of
 from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.plan import EffectMoves, Requirements, WhenUsed
@@ -37,6 +39,8 @@ from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.integrated import without_effects
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 from pymc_minibatch_mh.structure.small_groups import SmallGroups, find_small_groups
+
+_log = logging.getLogger("pymc")
 
 #: Maximum mean size of a row's group, and of the number of other parameters: beyond, effects that
 #: are accepted one at a time are faster (docs/background/groups.md).
@@ -87,12 +91,38 @@ class GroupsPlan(DensePlan):
             return "by integrating them out, but this one does not. Leave blocks= out"
         return ""
 
-    def stored_arrays(self) -> dict[str, np.ndarray]:
-        """SettingError: a file does not hold nodes."""
-        raise SettingError(
-            f"{self.groups.name!r} is integrated out, and a prepared step of groups cannot "
-            "be written to a file. Build the step again, which takes seconds, or pass blocks=True."
+    @classmethod
+    def of_model(
+        cls, target: Target, model: pm.Model | None, stored: dict[str, np.ndarray]
+    ) -> Self:
+        """Plan read from the arrays of a file, for the posterior of all parameters."""
+        assert model is not None
+        groups = find_small_groups(
+            model, target.factorization, functions_of(target), target.elements
         )
+        nodes = Nodes(stored["nodes"], stored["log_weights"])
+        marginal = _group_target(target, groups, nodes, stored["roots"].tolist())
+        choice = NodeChoice(int(stored["n_nodes"]), float(stored["error"]))
+        return replace(cls.from_arrays(marginal, stored), complete=target, choice=choice)
+
+    def stored_arrays(self) -> dict[str, np.ndarray]:
+        """Arrays to write to a file, by name, with the nodes of all groups."""
+        roots = np.array([scale.root for scale in self.target.compiled.layout.scales])
+        nodes = dict(zip(("nodes", "log_weights"), self.target.group_rows.nodes, strict=True))
+        choice = {name: np.array(value) for name, value in self.choice._asdict().items()}
+        return {**super().stored_arrays(), **nodes, **choice, "roots": roots}
+
+    def extended(self, target: Target, start: np.ndarray) -> Self | None:
+        """The same plan if no rows were appended; else None, and everything is prepared anew."""
+        require_same_rows(self.complete, target, start)
+        if target.source.n_rows == self.complete.source.n_rows:
+            return replace(self, complete=target)
+        _log.info(
+            "Cannot extend prepared=, because effects %r are integrated out, and appended rows "
+            "change the groups that are its observations. Evaluating all observations instead.",
+            self.groups.name,
+        )
+        return None
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without bounds that another process computes when it needs them."""

@@ -108,7 +108,7 @@ class SharedModel:
         file of a prepared step, or plan on the first of these rows.
         """
         key = self._key_of(target, moves)
-        found = self._known.get(key) if given is None else _taken_over(given, target, start)
+        found = self._known.get(key) if given is None else _taken_over(given, target, model, start)
         other_moves = given is None and found is not None and found.objection_to(moves)
         if found is None or other_moves:
             found = _prepare_plan(target, requirements, model, start, moves)
@@ -143,11 +143,13 @@ class SharedModel:
         return next(shared, key)
 
 
-def _taken_over(given: str | PathLike | Plan, target: Target, start: np.ndarray) -> Plan | None:
+def _taken_over(
+    given: str | PathLike | Plan, target: Target, model: pm.Model, start: np.ndarray
+) -> Plan | None:
     if isinstance(given, Plan):
         return given.extended(target, start)
     target.require_finite(start)
-    return read(given, target)
+    return read(given, target, model)
 
 
 def _expand_around_mode(target: Target, model: pm.Model, start: np.ndarray) -> Plan:

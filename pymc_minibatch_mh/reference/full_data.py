@@ -132,14 +132,14 @@ def moments_in(
 
 
 def ratio_in(
-    move: BoundedMove, c: np.ndarray, rows: PlacedRows, numbers: np.ndarray
+    move: BoundedMove, c: np.ndarray, first: int, rows: PlacedRows, numbers: np.ndarray
 ) -> tuple[float, int]:
-    """Largest ratio |dU_i| / (c_i M) of change to bound in a proposal, and its row."""
+    """Largest ratio |dU_i| / (c_i M) in a proposal, and its row, of the rows from `first` on."""
     differences, scales = np.empty((2, numbers.size))
     kernels.differences_of(rows.space(move.order), move.ends, numbers, differences, scales)
     beta = move.inverse_temperature
-    ratio, place = kernels.largest_of(differences, scales, c[numbers], move.m, beta)
-    return ratio, int(numbers[place])
+    ratio, place = kernels.largest_of(differences, scales, c, move.m, beta)
+    return ratio, first + place
 
 
 class Spread(NamedTuple):
@@ -419,7 +419,12 @@ class FullData:
 
     def largest_ratio(self, move: BoundedMove, c: np.ndarray) -> tuple[float, int]:
         """Largest ratio |dU_i| / (c_i M) of rows in memory in a proposal, and its row."""
-        return max(self._on_rows(partial(ratio_in, move, c), order=move.order))
+        self.rows.space(move.order)
+        calls = [
+            (rows, partial(_call_on_placed, partial(ratio_in, move, c[rows], rows.start)))
+            for rows in self._all_rows
+        ]
+        return max(over_rows(self.rows, self._source, calls))
 
     def _on_rows(
         self, asked: Callable, rows: np.ndarray | None = None, *, order: int | None = None

@@ -6,7 +6,7 @@ import pymc as pm
 import pytest
 
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, explain, sample
-from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.native.bound_tables import KIND
 from pymc_minibatch_mh.native.moves import ENDS
 from pymc_minibatch_mh.plan.groups import GroupsPlan
@@ -115,9 +115,24 @@ def test_values_of_other_steps_reach_the_prior():
         assert (abs(plan.reference.centre[1]) < 0.1) == (value == 1)
 
 
-def test_a_file_is_refused_by_name(step, tmp_path):
-    with pytest.raises(SettingError, match="'effect' is integrated out"):
-        step.save(tmp_path / "step.npz")
+def test_a_saved_step_has_the_same_draws(step, tmp_path):
+    settings = {"chains": 1, "random_seed": 4, "progressbar": False, "tune": 40}
+    settings["compute_convergence_checks"] = False
+    assert step.plan.tables.squared == 2
+    step.save(tmp_path / "step.npz")
+    other = TunaMH(model=panel(), prepared=tmp_path / "step.npz")
+    assert other.plan.choice == step.plan.choice
+    expected, found = (sample(x, 40, **settings).posterior for x in (step, other))
+    for name in expected.data_vars:
+        assert np.array_equal(found[name], expected[name]), name
+
+
+def test_a_saved_step_is_of_its_model_alone(step, tmp_path):
+    step.save(tmp_path / "step.npz")
+    with pytest.raises(StaleDataError, match="differs in"):
+        TunaMH(model=panel(n_groups=310), prepared=tmp_path / "step.npz")
+    with pytest.raises(SettingError, match="by integrating them out, but this one does not"):
+        TunaMH(model=panel(), prepared=tmp_path / "step.npz", blocks=True)
 
 
 def test_a_scale_in_an_interval_stays_there():

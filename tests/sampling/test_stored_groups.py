@@ -12,6 +12,7 @@ from pymc_minibatch_mh.bounds import effects
 from pymc_minibatch_mh.compiled.group_rows import StoredGroupRows
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.plan.groups import GroupsPlan
+from pymc_minibatch_mh.reference import full_data
 
 G, N = 400, 2_000
 FAMILIES = ["bernoulli", "t"]
@@ -71,6 +72,7 @@ def drawn(model, **settings):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_draws_are_those_of_rows_in_memory(family, write, tmp_path, monkeypatch):
     monkeypatch.setattr(effects, "GROUPS_IN_TASK", 150)
+    monkeypatch.setattr(full_data, "CHUNK", 10_000)
     arrays = columns()
     expected_step, expected = drawn(model_of(arrays.__getitem__, family))
     step, found = drawn(model_of(write(tmp_path, arrays).data, family))
@@ -104,3 +106,17 @@ def test_effects_of_some_groups_are_those_of_all(tmp_path):
     data = xr.DataTree.from_dict({"posterior": shared})
     every, some = draw_effects(data, step), draw_effects(data, step, groups=[3, 399])
     assert np.array_equal(some.posterior["effect"], every.posterior["effect"][..., [3, 399]])
+
+
+def test_appended_rows_are_prepared_anew_with_the_reason(tmp_path, caplog):
+    caplog.set_level("INFO", logger="pymc")
+    arrays = columns()
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    first = {name: values[:-50] for name, values in arrays.items()}
+    step = TunaMH(model=model_of(files(tmp_path / "old", first).data, "bernoulli"))
+    longer = TunaMH(
+        model=model_of(files(tmp_path / "new", arrays).data, "bernoulli"), prepared=step.plan
+    )
+    assert "effects 'effect' are integrated out, and appended rows" in caplog.text
+    assert longer.plan.target.compiled.layout.n_rows == N
