@@ -25,6 +25,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor import as_tensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -108,7 +109,10 @@ def data_behind(variable: Variable) -> list[Variable] | None:
 
 def compute_constant(variable: Variable) -> np.ndarray:
     """Value of a graph that depends on data only."""
-    values = pytensor.function([], as_plain_tensor(variable), mode=IN_PYTHON)
+    graph = as_plain_tensor(variable)
+    if graph is not variable:
+        graph = rewrite_graph(graph, include=("lower_xtensor",))
+    values = pytensor.function([], graph, mode=IN_PYTHON)
     with np.errstate(all="ignore"):
         return np.ascontiguousarray(values())
 

@@ -15,7 +15,7 @@ from pymc.data import MinibatchOp
 from pymc.distributions.simulator import SimulatorRV
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import variadic_add
@@ -328,7 +328,8 @@ def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -
     frozen = {
         v: pt.constant(data_values(v))
         for v in ancestors(outputs)
-        if isinstance(v, SharedVariable) and isinstance(v.type, pt.TensorType | XTensorType)
+        if (isinstance(v, SharedVariable) and isinstance(v.type, pt.TensorType))
+        or (isinstance(v, SharedVariable | Constant) and isinstance(v.type, XTensorType))
     }
     read = with_dims_removed(outputs, {**pieces, **frozen})
     return list(clone_replace(outputs, read, rebuild_strict=False))

@@ -32,6 +32,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.special import LogAddExp, LogSoftmax, LogSumExp, Softmax
 from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
     AdvancedSubtensor,
     IncSubtensor,
     Subtensor,
@@ -44,6 +45,9 @@ from pymc_minibatch_mh.model.parameter_checks import always_holds, checked, elem
 #: Operations that treat the rows of the left input, or the columns of the right one, separately.
 _BY_ROW_AND_COLUMN = (Dot, SolveTriangular, Solve, CholeskySolve)
 
+
+#: Operations that set or increase some entries.
+type _Setting = IncSubtensor | AdvancedIncSubtensor
 
 #: Advice in messages: for models that need NUTS, for boolean masks, and for sparse matrices.
 USE_NUTS = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'
@@ -265,7 +269,7 @@ def _separate_columns(op: Blockwise, node: Apply, core_axis: int, walk: Walk) ->
 
 
 def _axis_indices(
-    op: Subtensor | AdvancedSubtensor | IncSubtensor, x: Variable, index: Sequence[Variable]
+    op: Subtensor | AdvancedSubtensor | _Setting, x: Variable, index: Sequence[Variable]
 ) -> list:
     entries = list(indices_from_subtensor(index, op.idx_list))
     return entries + [slice(None)] * (x.type.ndim - len(entries))
@@ -283,17 +287,23 @@ def _rebuild_subtensor(op: Subtensor, node: Apply, axis: int, walk: Walk) -> Var
 def _rebuild_advanced_index(op: AdvancedSubtensor, node: Apply, axis: int, walk: Walk) -> Variable:
     x = node.inputs[0]
     entries = _axis_indices(op, x, node.inputs[1:])
-    arrays = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
+    arrays = _adjacent_arrays(op, entries)
     if any(entries[k].type.dtype == "bool" for k in arrays):
         raise MixedRowsError(op, "a boolean mask selects observations", USE_SELECTED_DATA)
-    if arrays != list(range(arrays[0], arrays[0] + len(arrays))):
-        raise MixedRowsError(op, "index arrays with a slice between them are not supported")
     width = max(entries[k].type.ndim for k in arrays)
     first = arrays[0]
     if first <= axis < first + width:
         return _select_entries(x, entries, axis - first - width, walk)
     source = axis if axis < first else axis - width + len(arrays)
     return _index_whole(x, source, entries, op, walk)
+
+
+def _adjacent_arrays(op: Op, entries: Sequence[Any]) -> list[int]:
+    """Places of the arrays in an index; MixedRowsError if a slice lies between them."""
+    arrays = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
+    if arrays != list(range(arrays[0], arrays[0] + len(arrays))):
+        raise MixedRowsError(op, "index arrays with a slice between them are not supported")
+    return arrays
 
 
 def _select_entries(x: Variable, entries: list, axis_from_end: int, walk: Walk) -> Variable:
@@ -415,13 +425,17 @@ def _rebuild_search_sorted(op: SearchsortedOp, node: Apply, axis: int, walk: Wal
 
 
 @rebuild_output.register(IncSubtensor)
-def _rebuild_set_subtensor(op: IncSubtensor, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(AdvancedIncSubtensor)
+def _rebuild_set_subtensor(op: _Setting, node: Apply, axis: int, walk: Walk) -> Variable:
     x, y, *numbers = node.inputs
     entries = _axis_indices(op, x, numbers)
     if not is_full(entries[axis]):
         raise MixedRowsError(op, "some of the observations are overwritten")
+    arrays = _adjacent_arrays(op, entries) if isinstance(op, AdvancedIncSubtensor) else []
+    width = max((entries[k].type.ndim for k in arrays), default=0)
     kept = [k for k, entry in enumerate(entries) if isinstance(entry, slice)]
-    new = _along_or_whole(y, kept.index(axis) - len(kept), walk)
+    behind = width if arrays and arrays[0] < axis else 0
+    new = _along_or_whole(y, kept.index(axis) + behind - len(kept) - width, walk)
     place = walk.rows(x, axis)[tuple(whole_entry(entry, walk) for entry in entries)]
     return pt.set_subtensor(place, new) if op.set_instead_of_inc else pt.inc_subtensor(place, new)
 

@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from pymc.distributions.distribution import PartialObservedRV
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.sharedvar import TensorSharedVariable
@@ -17,7 +18,13 @@ from pytensor.tensor.variable import TensorConstant
 
 from pymc_minibatch_mh.data.source import StoredArray
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError, refusal_message
-from pymc_minibatch_mh.model.constant_data import as_plain_tensor, has_dims
+from pymc_minibatch_mh.model.constant_data import (
+    as_plain_tensor,
+    compute_constant,
+    data_behind,
+    has_dims,
+    with_dims_removed,
+)
 from pymc_minibatch_mh.model.independence import Likelihood, batch_term, data_values
 from pymc_minibatch_mh.model.independence_rules import USE_NUTS
 from pymc_minibatch_mh.model.inputs import ModelArrays, term_storage
@@ -212,12 +219,19 @@ def read_term(
 ) -> Likelihood:
     """Likelihood term of one observed variable."""
     name = str(rv.name)
-    observations = _complete_observations(model, rv, names)
+    value = _without_casts(model.rvs_to_values[rv])
+    observations = _complete_observations(rv, value, names)
     axis = observation_axis(model, rv, observation_dims)
     (logp,) = log_densities(model, [rv])
     _keep_names(rv, logp)
     if arrays is not None:
         arrays.add([logp], name)
+    response = value
+    if value.owner is not None and isinstance(observations, np.ndarray):
+        # An expression of data is evaluated once, for all rows.
+        response = pt.constant(observations, name=value.name or name)
+        computed = with_dims_removed([logp], {value: response})
+        (logp,) = clone_replace([logp], computed, rebuild_strict=False)
     one_draw = getattr(rv.owner.op, "ndim_supp", 0) >= observations.ndim
     if one_draw or not 0 < logp.type.ndim <= observations.ndim:
         raise refusal_message(
@@ -226,7 +240,7 @@ def read_term(
             "independent given the parameters, or are not known to be",
             USE_NUTS,
         )
-    logp_axis = _axis_of_logp(model.rvs_to_values[rv], logp, axis)
+    logp_axis = _axis_of_logp(value, logp, axis)
     if logp_axis is None:
         raise refusal_message(
             name,
@@ -234,8 +248,7 @@ def read_term(
             "Name the dim of the observations in observation_dims=, or put them on the first axis.",
         )
     rows_first = pt.moveaxis(as_plain_tensor(logp), logp_axis, 0)
-    value = _without_casts(model.rvs_to_values[rv])
-    term = batch_term(name, rows_first, observations.shape[axis], names, value)
+    term = batch_term(name, rows_first, observations.shape[axis], names, response)
     term.axis = logp_axis
     return term
 
@@ -291,11 +304,10 @@ def _imputation_error(name: str) -> UnsupportedModelError:
 
 
 def _complete_observations(
-    model: pm.Model, rv: Variable, names: dict[Variable, str]
+    rv: Variable, value: Variable, names: dict[Variable, str]
 ) -> np.ndarray | StoredArray:
-    """Observations of a variable; UnsupportedModelError if some are missing."""
+    """Observations of a variable, computed if needed; UnsupportedModelError if some are missing."""
     name = str(rv.name)
-    value = _without_casts(model.rvs_to_values[rv])
     whole_name = name.removesuffix("_observed")
     if isinstance(rv.owner.op, PartialObservedRV) or (
         whole_name != name and f"{whole_name}_unobserved" in names.values()
@@ -304,13 +316,14 @@ def _complete_observations(
     stored = stored_array(value)
     if stored is not None:
         return stored
-    if not isinstance(value, Constant | SharedVariable):
+    is_array = isinstance(value, Constant | SharedVariable)
+    if not is_array and data_behind(value) is None:
         raise refusal_message(
             name,
-            f"is observed through {value}, an expression instead of a data array",
-            "Pass the array itself, or a pm.Data of it, as observed=.",
+            f"is observed through {value}, an expression of more than data in memory",
+            "Pass an array, a pm.Data, or an expression of these, as observed=.",
         )
-    observations = data_values(value)
+    observations = data_values(value) if is_array else compute_constant(value)
     if observations.dtype.kind == "f" and np.isnan(observations).any():
         raise refusal_message(
             name, "has missing values (NaN) in its data", "Drop the rows with missing values."

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
-from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
+from pymc_minibatch_mh import TunaMH
+from pymc_minibatch_mh.errors import SettingError, StaleDataError, UnsupportedModelError
+from pymc_minibatch_mh.model.inputs import ModelArrays
 from pymc_minibatch_mh.model.terms import observation_axis, read_term, subsampled_variables
 
 TIMES, PERSONS = 4, 9
@@ -82,3 +85,33 @@ def test_dims_that_cannot_be_meant_are_refused(observed, dims, message):
     model = panel()
     with pytest.raises(SettingError, match=message):
         read(model, observed, dims)
+
+
+def test_an_observed_expression_is_evaluated_and_what_it_reads_is_watched():
+    y, scale = np.arange(1.0, 7.0), np.full(6, 4.0)
+    with pm.Model() as model:
+        data, scale_of_rows = pm.Data("sales", y), pm.Data("scale", scale)
+        pm.Normal("y", pm.Normal("level"), observed=data / scale_of_rows)
+    arrays = ModelArrays()
+    term = read_term(model, model["y"], names_of(model), arrays=arrays)
+    ((column, _),) = term.batches
+    np.testing.assert_array_equal(column.rows_first, y / scale)
+    assert {"sales", "scale"} <= {name for name, _ in arrays.named_arrays()}
+    with model:
+        step = TunaMH(observed="y")
+        pm.set_data({"scale": np.full(6, 5.0)})
+        with pytest.raises(StaleDataError, match=r"^'scale' changed after this step was built"):
+            pm.sample(2, tune=2, chains=1, step=step, progressbar=False)
+
+
+def differences(value, a):
+    return -((value - pt.roll(value, 1) - a) ** 2)
+
+
+def test_an_observed_expression_may_not_mix_its_values():
+    y = np.arange(1.0, 7.0)
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        pm.CustomDist("y", a, logp=differences, observed=pm.Data("d", y) / 2.0)
+    with pytest.raises(UnsupportedModelError, match="'y' cannot be split into observations"):
+        read_term(model, model["y"], names_of(model))

@@ -76,6 +76,12 @@ def interpolated_prior(d):
     respond(d, pm.Interpolated("a", points, np.exp(-0.5 * points**2)) + slopes(1)[0] * d.x)
 
 
+@models.form("observed expression of data")
+def observed_expression(d):
+    scale = pm.Data("scale", d.raw.positive.max())
+    pm.Normal("y", line(d), pm.HalfNormal("s"), observed=pt.log(d.positive) / scale)
+
+
 @models.form("potential on parameters")
 def soft_constraint(d):
     b = slopes()

@@ -167,9 +167,6 @@ latent.forms_of(
             "y", pm.Normal("a"), observed=pm.Minibatch(d.raw.y, batch_size=2), total_size=d.n
         ),
         "total size": lambda d: pm.Normal("y", pm.Normal("a"), observed=d.y, total_size=10 * d.n),
-        "observed expression": lambda d: pm.Normal(
-            "y", pm.Normal("a"), observed=pt.log(pm.Data("d", d.raw.positive))
-        ),
     }
 )
 

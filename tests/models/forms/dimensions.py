@@ -52,6 +52,14 @@ def dims_groups(d):
     pmd.Normal("y", mu, pmd.HalfNormal("s"), observed=labelled(d, "y", d.raw.y, ("obs",)))
 
 
+@named.form("observed expression of data")
+def dims_expression(d):
+    coords(d)
+    scale, y = labelled(d, "scale", d.raw.positive, ("obs",)), labelled(d, "y", d.raw.y, ("obs",))
+    scaled = pmd.math.switch(pmd.math.isnan(y / scale), 0.0, y / scale)
+    pmd.Normal("y", pmd.Normal("a"), pmd.HalfNormal("s"), observed=scaled)
+
+
 @named.form("matrix of observations")
 def dims_matrix(d):
     coords(d)

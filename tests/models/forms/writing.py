@@ -90,6 +90,21 @@ def column_written_over(d):
     respond(d, design.sum(axis=1))
 
 
+@columns.form("coefficients filled in by arrays of columns")
+def columns_filled_in(d):
+    level = pm.Normal("u", shape=GROUPS)[d.g]
+    filled = pt.set_subtensor(pt.zeros((d.n, 3))[:, [1]], level[:, None])
+    filled = pt.inc_subtensor(filled[:, np.array([2, 0])], slopes(2))
+    respond(d, (d.X[:, None, :] * filled[:, None, :]).sum(axis=(1, 2)))
+
+
+@columns.form("rows filled in along the last axis")
+def rows_filled_in(d):
+    eta = pt.as_tensor(d.x) * pm.Normal("b")
+    filled = pt.set_subtensor(pt.zeros((2, 3, d.n))[:, [0, 2]], pt.stack([eta, eta**2]))
+    respond(d, filled.sum(axis=(0, 1)) + pm.Normal("a"))
+
+
 @columns.form("column vector")
 def column_vector(d):
     mu = pt.as_tensor(d.x).reshape((d.n, 1)) * slopes()
