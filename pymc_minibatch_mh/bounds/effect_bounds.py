@@ -84,21 +84,36 @@ def is_log_concave(target: GroupTarget) -> bool:
     """Whether the law and, at all values of their predictors, rows are proved to be log-concave."""
     layout = target.compiled.layout
     if layout not in _concave:
-        law, size = layout.groups.law.name, layout.size
-        _concave[layout] = law != "t" and all(_is_concave(f, size) for f in layout.functions)
+        law, effects = layout.groups.law.name, range(layout.size, layout.size + len(layout.offsets))
+        _concave[layout] = law != "t" and all(_is_concave(f, effects) for f in layout.functions)
     return _concave[layout]
 
 
-def _is_concave(term: RowFunction, size: int) -> bool:
-    """Whether all rows of a term are concave in the effect, which is coordinate `size`."""
+def _is_concave(term: RowFunction, effects: range) -> bool:
+    """Whether all rows of a term are concave in the effects, which are these coordinates."""
 
     def is_concave(first: int) -> bool:
         data = RowData(term, slice(first, min(first + CHUNK, term.n_rows)))
         boxes = [Interval.whole_line(data.rows.shape)] * len(term.arguments)
-        _, bend = _along_effect(data, boxes, _coefficients(data, size), 2)
-        return bool((bend.hi <= UNDERFLOW).all())
+        lines = [_coefficients(data, effect) for effect in effects]
+        # A function of one predictor is concave in several effects if it is in each of them.
+        if len(effects) > 1 and len(set().union(*lines)) > 1:
+            return False
+        bends = (_along_effect(data, boxes, line, 2)[1] for line in lines)
+        return all((bend.hi <= UNDERFLOW).all() for bend in bends)
 
     return all(on_all_cores(is_concave, range(0, term.n_rows, CHUNK)))
+
+
+def _require_one_effect(target: GroupTarget) -> None:
+    """Raise BoundsError if groups have several effects, whose rows are not log-concave."""
+    groups = target.compiled.layout.groups
+    if len(groups.effects) > 1:
+        raise BoundsError(
+            f"the effects {groups.name!r} cannot be drawn exactly, because there are two for each "
+            "group and rows are not log-concave in them. Sample with blocks=True, or with "
+            "effects=False."
+        )
 
 
 def bounds_around(target: GroupTarget, reference: Reference) -> EffectBounds | None:
@@ -108,6 +123,7 @@ def bounds_around(target: GroupTarget, reference: Reference) -> EffectBounds | N
     """
     if is_log_concave(target):
         return None
+    _require_one_effect(target)
     radius = float(np.sqrt(chdtri(reference.size, TAIL)))
     around = _RowsAround(target.group_rows, reference.centre, reference.factor, radius)
     return _bounds_of(target, around, reference.whitener)
@@ -115,6 +131,7 @@ def bounds_around(target: GroupTarget, reference: Reference) -> EffectBounds | N
 
 def bounds_at(target: GroupTarget, position: Array) -> EffectBounds:
     """Bounds at a position; BoundsError if a group has rows without a bound."""
+    _require_one_effect(target)
     zeros = np.zeros((position.size, position.size))
     return _bounds_of(target, _RowsAround(target.group_rows, position, zeros, 0.0), zeros)
 
@@ -281,7 +298,7 @@ class _EffectBox:
 
 
 def _coefficients(data: RowData, size: int) -> dict[int, Array]:
-    """Coefficients of the effect in the predictors that have it, shape (rows,)."""
+    """Coefficients of the effect at coordinate `size` in predictors that have it, (rows,)."""
     totals: dict[int, Array] = {}
     for a, form in enumerate(data.function.arguments):
         for term in form.terms:

@@ -1,36 +1,20 @@
 /* Exact draws of the effects of groups given all other parameters, by rejection from envelopes.
  *
- * A standardised effect z has the density exp g up to a factor, with
+ * Standardised effects z have the density exp g up to a factor, with
  *
  *     g(z) = log p_0(z) + sum over the group's rows of f_i,   p_0 the law of z.
  *
- * If g is concave, an envelope has points around the mode, and tangents as tails. Otherwise it has
- * the ends of cells as points, and tails by bounds on the rows: see mh_effect_law. */
-#include "envelope.h"
-#include "groups.h"
+ * This file draws one effect; effects_plane.c draws two. If g is concave, an envelope has points around
+ * the mode, and tangents as tails. Otherwise it has the ends of cells as points, and tails by bounds on
+ * the rows: see mh_effect_law. */
+#include "effects.h"
 
-enum { MAX_STEPS = 100, MAX_TRIALS = 10000, ROWS_AT_ONCE = 1024 };
+enum { MAX_STEPS = 100, ROWS_AT_ONCE = 1024 };
 /* In standard deviations: distance of outer points from the mode, and of a point that counts as the
  * mode; minimum slope of outer points times that distance; minimum curvature at a mode. */
 static const double OUTER = 1.25, NEAR = 0.5, MIN_SLOPE = 0.5, MIN_CURVATURE = 1e-4;
 /* Error of rounding by which a density may exceed its envelope: absolute and relative. */
 static const double SLACK = 1e-6, RELATIVE_SLACK = 1e-9;
-
-typedef struct term_rows { /* rows of a term in a group */
-    const mh_term *term;
-    int64_t n, width;
-    const double *lines; /* predictors at z = 0, their derivatives in z, leaves, (n, width) */
-} term_rows;
-
-typedef struct drawing {
-    const mh_groups *groups;
-    const mh_effect_law *law;
-    const mh_generator *rng;
-    double *vectors; /* position with the effect at z = 0, and the effect's derivative, (2, d + 1) */
-    term_rows *terms;
-    double *inputs, *outputs; /* of the row functions */
-    mh_envelope envelope;
-} drawing;
 
 /* ---- The density. ---- */
 
@@ -65,46 +49,72 @@ static double draw_from_law(const mh_effect_law *law, const mh_generator *rng)
     return normal / sqrt(rng->standard_gamma(rng->bits, half) / half);
 }
 
-static void write_inputs(const term_rows *rows, double z, double *inputs)
+static void write_inputs(const mh_effect_rows *rows, const double *z, int64_t n_effects,
+                         double *inputs)
 {
     const int64_t m = rows->term->n_arguments;
     const double *line = rows->lines;
     for (int64_t i = 0; i < rows->n; i++, line += rows->width) {
-        for (int64_t a = 0; a < m; a++)
-            *inputs++ = line[a] + line[m + a] * z;
-        for (int64_t k = 2 * m; k < rows->width; k++)
+        for (int64_t a = 0; a < m; a++, inputs++) {
+            *inputs = line[a];
+            for (int64_t k = 0; k < n_effects; k++)
+                *inputs += line[(1 + k) * m + a] * z[k];
+        }
+        for (int64_t k = (1 + n_effects) * m; k < rows->width; k++)
             *inputs++ = line[k];
     }
 }
 
-static void add_slopes(const term_rows *rows, const double *outputs, mh_point *out)
+/* Add second derivatives f_ab of a row in its predictors, from the lines of derivatives in z. */
+static void add_bends(const double *units, int64_t m, int64_t n_effects, const double *seconds,
+                      double *bend)
 {
-    const int64_t m = rows->term->n_arguments;
-    const double *unit = rows->lines + m;
-    for (int64_t i = 0; i < rows->n; i++, unit += rows->width) {
-        out->value += *outputs++;
-        for (int64_t a = 0; a < m; a++)
-            out->slope += *outputs++ * unit[a];
-        for (int64_t a = 0; a < m; a++)
-            for (int64_t b = a; b < m; b++)
-                out->bend += *outputs++ * unit[a] * unit[b] * (a == b ? 1.0 : 2.0);
+    for (int64_t a = 0; a < m; a++)
+        for (int64_t b = a; b < m; b++, seconds++)
+            for (int64_t k = 0; k < n_effects; k++)
+                for (int64_t l = 0; l <= k; l++) {
+                    const double *x = units + k * m, *y = units + l * m;
+                    bend[k + l] += *seconds * x[a] * y[b];
+                    bend[k + l] += a == b ? 0.0 : *seconds * x[b] * y[a];
+                }
+}
+
+static void add_slopes(const mh_effect_rows *rows, const double *outputs, int64_t n_effects,
+                       mh_row_sum *out)
+{
+    const int64_t m = rows->term->n_arguments, width = mh_width_of_slopes(m);
+    const double *units = rows->lines + m;
+    for (int64_t i = 0; i < rows->n; i++, units += rows->width, outputs += width) {
+        out->value += *outputs;
+        for (int64_t k = 0; k < n_effects; k++)
+            for (int64_t a = 0; a < m; a++)
+                out->slope[k] += outputs[1 + a] * units[k * m + a];
+        add_bends(units, m, n_effects, outputs + 1 + m, out->bend);
     }
 }
 
-/* Evaluate g, and its derivatives if they are wanted. */
-static mh_point evaluate(const drawing *on, double z, int wants_slopes)
+mh_row_sum mh_rows_at(const mh_drawing *on, const double *z, int wants_slopes)
 {
-    mh_point out = {.z = z};
-    for (const term_rows *rows = on->terms; rows < on->terms + on->groups->n_terms; rows++) {
+    mh_row_sum out = {0};
+    const int64_t n_effects = on->groups->n_effects;
+    for (const mh_effect_rows *rows = on->terms; rows < on->terms + on->groups->n_terms; rows++) {
         if (rows->n == 0)
             continue;
-        write_inputs(rows, z, on->inputs);
+        write_inputs(rows, z, n_effects, on->inputs);
         (wants_slopes ? rows->term->slopes : rows->term->values)(on->inputs, on->outputs, rows->n);
         if (wants_slopes)
-            add_slopes(rows, on->outputs, &out);
+            add_slopes(rows, on->outputs, n_effects, &out);
         for (int64_t i = 0; !wants_slopes && i < rows->n; i++)
             out.value += on->outputs[i];
     }
+    return out;
+}
+
+/* Evaluate g, and its derivatives if they are wanted. */
+static mh_point evaluate(const mh_drawing *on, double z, int wants_slopes)
+{
+    const mh_row_sum rows = mh_rows_at(on, &z, wants_slopes);
+    mh_point out = {.z = z, .value = rows.value, .slope = rows.slope[0], .bend = rows.bend[0]};
     add_law(on->law, z, &out);
     return out;
 }
@@ -118,7 +128,7 @@ static int is_finite(const mh_point *at)
 
 /* Find a point near the mode of a concave g by Newton's method, and by bisection between points
  * with slopes of both signs; write the mode and the standard deviation by its derivatives. */
-static mh_status find_middle(const drawing *on, double start, mh_point *out, double *mode,
+static mh_status find_middle(const mh_drawing *on, double start, mh_point *out, double *mode,
                              double *sd)
 {
     double low = -INFINITY, high = INFINITY, last = 0.0, z = start;
@@ -142,7 +152,7 @@ static mh_status find_middle(const drawing *on, double start, mh_point *out, dou
 }
 
 /* Add a point on one side of the mode of a concave g, with a slope towards the mode. */
-static mh_status add_outer(drawing *on, double mode, double sd, double side)
+static mh_status add_outer(mh_drawing *on, double mode, double sd, double side)
 {
     double near = 0.0, far = INFINITY, reach = OUTER * sd;
     for (int64_t k = 0; k < MAX_STEPS; k++) {
@@ -157,7 +167,7 @@ static mh_status add_outer(drawing *on, double mode, double sd, double side)
     return MH_NO_ENVELOPE;
 }
 
-static mh_status place_points(drawing *on, int64_t g)
+static mh_status place_points(mh_drawing *on, int64_t g)
 {
     const int64_t n_cells = on->law->n_cells, n_nodes = on->groups->n_nodes;
     on->envelope.n_points = 0;
@@ -200,7 +210,7 @@ static void bound_tail(const mh_effect_law *law, int64_t at, mh_span *tail)
     }
 }
 
-static mh_status build(drawing *on, int64_t g)
+static mh_status build(mh_drawing *on, int64_t g)
 {
     const mh_envelope *envelope = &on->envelope;
     mh_span tails[2];
@@ -219,8 +229,14 @@ static mh_status build(drawing *on, int64_t g)
 
 /* ---- Draws. ---- */
 
+int mh_is_above(double value, double bound)
+{
+    /* A density that is NaN contradicts any bound. */
+    return !(value <= bound + SLACK + RELATIVE_SLACK * fabs(bound));
+}
+
 /* Make a rejected proposal a point if there is room, and bounds hold on both sides of it. */
-static mh_status refine(drawing *on, int64_t g, double z)
+static mh_status refine(mh_drawing *on, int64_t g, double z)
 {
     const mh_envelope *envelope = &on->envelope;
     const int is_inside =
@@ -234,17 +250,16 @@ static mh_status refine(drawing *on, int64_t g, double z)
     return build(on, g);
 }
 
-static mh_status draw_effect(drawing *on, int64_t g, double *effect, int64_t *trials)
+static mh_status draw_effect(mh_drawing *on, int64_t g, double *effect, int64_t *trials)
 {
     double height;
     MH_TRY(place_points(on, g));
     MH_TRY(build(on, g));
-    for (int64_t k = 0; k < MAX_TRIALS; k++) {
+    for (int64_t k = 0; k < MH_MAX_TRIALS; k++) {
         *effect = mh_draw_below(&on->envelope, on->rng, &height);
         const double value = evaluate(on, *effect, 0).value;
         ++*trials;
-        /* A density that is NaN, or above its envelope, contradicts the bounds. */
-        if (!(value <= height + SLACK + RELATIVE_SLACK * fabs(height)))
+        if (mh_is_above(value, height))
             return MH_NO_ENVELOPE;
         if (on->rng->standard_exponential(on->rng->bits) >= height - value)
             return MH_OK;
@@ -264,21 +279,21 @@ static int64_t rows_between(const mh_groups *groups, int64_t first, int64_t last
 }
 
 /* Read the rows of some groups; move_to_group is then called for each in turn. */
-static mh_status read_groups(drawing *on, int64_t first, int64_t last, mh_arena *scratch)
+static mh_status read_groups(mh_drawing *on, int64_t first, int64_t last, mh_arena *scratch)
 {
     int64_t n_inputs = 0, n_outputs = 0;
     for (int64_t k = 0; k < on->groups->n_terms; k++) {
         const mh_term *term = on->groups->terms + k;
         const int64_t *starts = on->groups->starts + k * (on->groups->n_groups + 1);
         const int64_t n = starts[last] - starts[first], m = term->n_arguments;
-        const int64_t width = 2 * m + term->n_taken;
+        const int64_t n_vectors = 1 + on->groups->n_effects, width = n_vectors * m + term->n_taken;
         mh_forms forms;
         MH_VECTOR(double, lines, scratch, n * width);
         MH_TRY(mh_room_for_forms(term, n, &forms, scratch));
-        mh_read_rows(term, on->groups->rows + starts[first], n, on->vectors, 2,
-                     on->groups->size + 1, &forms, lines);
-        on->terms[k] = (term_rows){term, 0, width, lines};
-        n_inputs = mh_max(n_inputs, n * (width - m));
+        mh_read_rows(term, on->groups->rows + starts[first], n, on->vectors, n_vectors,
+                     on->groups->size + on->groups->n_effects, &forms, lines);
+        on->terms[k] = (mh_effect_rows){term, 0, width, lines};
+        n_inputs = mh_max(n_inputs, n * (m + term->n_taken));
         n_outputs = mh_max(n_outputs, n * mh_width_of_slopes(m));
     }
     on->inputs = mh_take(scratch, n_inputs, double);
@@ -287,7 +302,7 @@ static mh_status read_groups(drawing *on, int64_t first, int64_t last, mh_arena 
     return MH_OK;
 }
 
-static void move_to_group(drawing *on, int64_t g)
+static void move_to_group(mh_drawing *on, int64_t g)
 {
     for (int64_t k = 0; k < on->groups->n_terms; k++) {
         const int64_t *starts = on->groups->starts + k * (on->groups->n_groups + 1);
@@ -296,32 +311,56 @@ static void move_to_group(drawing *on, int64_t g)
     }
 }
 
+/* Write the position with the effects at z = 0, and their derivatives in each z, (1 + q, d + q). */
+static void write_vectors(const mh_groups *groups, const double *theta, double *vectors)
+{
+    const int64_t size = groups->size, n_effects = groups->n_effects, width = size + n_effects;
+    mh_fill(vectors, (1 + n_effects) * width, 0.0);
+    mh_copy_to(vectors, theta, size);
+    for (int64_t k = 0; k < n_effects; k++)
+        vectors[size + k] =
+            mh_inner(groups->location + k * size, theta, size) + groups->offsets[k];
+    for (const mh_scale *at = groups->scales; at < groups->scales + groups->n_scales; at++)
+        vectors[(1 + at->column) * width + size + at->row] =
+            mh_scale_at(at, theta[at->coordinate]).value;
+}
+
+/* Whether the rows of a group do not depend on its effects. */
+static int are_constant(const mh_drawing *on, int64_t g)
+{
+    const int64_t width = on->groups->size + on->groups->n_effects;
+    const double *derivatives = on->vectors + width;
+    for (int64_t j = 0; j < on->groups->n_effects * width; j++)
+        if (derivatives[j] != 0.0)
+            return rows_between(on->groups, g, g + 1) == 0;
+    return 1;
+}
+
 mh_status mh_draw_effects(const mh_groups *groups, const mh_effect_law *law, const double *theta,
                           int64_t first, int64_t last, const mh_generator *rng, double *effects,
                           int64_t *counts, mh_arena *scratch)
 {
     MH_SCOPE(scratch);
-    const int64_t size = groups->size;
-    const double tau = mh_scale_at(groups->scales, theta[groups->scales->coordinate]).value;
-    MH_VECTOR(drawing, on, scratch, 1);
-    MH_VECTOR(term_rows, terms, scratch, groups->n_terms);
-    MH_VECTOR(double, vectors, scratch, 2 * (size + 1));
-    mh_fill(vectors, 2 * (size + 1), 0.0);
-    mh_copy_to(vectors, theta, size);
-    vectors[size] = mh_inner(groups->location, theta, size) + groups->offsets[0];
-    vectors[2 * size + 1] = tau;
-    *on = (drawing){.groups = groups, .law = law, .rng = rng, .vectors = vectors, .terms = terms};
+    const int64_t q = groups->n_effects;
+    MH_VECTOR(mh_drawing, on, scratch, 1);
+    MH_VECTOR(mh_effect_rows, terms, scratch, groups->n_terms);
+    MH_VECTOR(double, vectors, scratch, (1 + q) * (groups->size + q));
+    write_vectors(groups, theta, vectors);
+    *on = (mh_drawing){.groups = groups, .law = law, .rng = rng, .vectors = vectors, .terms = terms};
     for (int64_t start = first, end; start < last; start = end) {
         MH_SCOPE(scratch);
         for (end = start + 1; end < last && rows_between(groups, start, end + 1) <= ROWS_AT_ONCE;)
             end++;
         MH_TRY(read_groups(on, start, end, scratch));
-        for (int64_t g = start; g < end; g++, effects++, counts[0]++) {
+        for (int64_t g = start; g < end; g++, effects += q, counts[0]++) {
             move_to_group(on, g);
-            if (tau == 0.0 || rows_between(groups, g, g + 1) == 0)
-                *effects = draw_from_law(law, rng);
-            else
+            if (are_constant(on, g))
+                for (int64_t k = 0; k < q; k++)
+                    effects[k] = draw_from_law(law, rng);
+            else if (q == 1)
                 MH_TRY(draw_effect(on, g, effects, counts + 1));
+            else
+                MH_TRY(mh_draw_in_plane(on, g, effects, counts + 1, scratch));
         }
     }
     return MH_OK;

@@ -45,6 +45,18 @@ static void add_cell(mh_envelope *out, const mh_point *low, const mh_point *high
               high->value);
 }
 
+double mh_width_of_fall(double rate, double length)
+{
+    const double fall = rate * length;
+    return fall > MIN_EXPONENT ? -expm1(-fall) / rate : length;
+}
+
+double mh_quantile_of_fall(double rate, double length, double u)
+{
+    const double fall = rate * length;
+    return fall > MIN_EXPONENT ? -log1p(u * expm1(-fall)) / rate : u * length;
+}
+
 mh_status mh_build_envelope(mh_envelope *envelope, const mh_span *tails)
 {
     double top = -INFINITY;
@@ -58,10 +70,8 @@ mh_status mh_build_envelope(mh_envelope *envelope, const mh_span *tails)
         top = mh_larger(top, envelope->spans[k].height);
     for (int64_t k = 0; k < envelope->n_spans; k++) {
         mh_span *at = envelope->spans + k;
-        const double fall = at->rate * at->length;
-        const double width = at->power > 0.0      ? fabs(at->start) / at->power
-                             : fall > MIN_EXPONENT ? -expm1(-fall) / at->rate
-                                                   : at->length;
+        const double width = at->power > 0.0 ? fabs(at->start) / at->power
+                                             : mh_width_of_fall(at->rate, at->length);
         at->mass = width * exp(at->height - top);
         envelope->total += at->mass;
     }
@@ -80,9 +90,7 @@ double mh_draw_below(const mh_envelope *envelope, const mh_generator *rng, doubl
         *height = at->height - (at->power + 1.0) * log(times);
         return at->start * times;
     }
-    const double fall = at->rate * at->length;
-    const double distance =
-        fall > MIN_EXPONENT ? -log1p(u * expm1(-fall)) / at->rate : u * at->length;
+    const double distance = mh_quantile_of_fall(at->rate, at->length, u);
     *height = at->height - at->rate * distance;
     return at->start + at->side * distance;
 }

@@ -30,4 +30,7 @@ void mh_insert_point(mh_envelope *envelope, mh_point at);
 mh_status mh_build_envelope(mh_envelope *envelope, const mh_span *tails);
 /* Draw from the envelope, and write its logarithm there. */
 double mh_draw_below(const mh_envelope *envelope, const mh_generator *rng, double *height);
+/* Integral of exp(-rate d) over distances d up to a length, and its quantile u. */
+double mh_width_of_fall(double rate, double length);
+double mh_quantile_of_fall(double rate, double length, double u);
 #endif

@@ -219,7 +219,7 @@ static mh_status sum_nodes(node_sums *sums, int64_t g, const double *theta, int6
     const int64_t size = groups->size, n = groups->n_nodes;
     place_nodes(sums, g, theta);
     mh_copy_to(out->values, groups->log_weights + g * n, n);
-    mh_fill(sums->bends, n, 0.0);
+    mh_fill(sums->bends, groups->n_effects * n, 0.0);
     mh_fill(out->gradients, n * size, 0.0);
     mh_fill(out->hessians, orders > 1 ? n * size * size : 0, 0.0);
     sums->orders = mh_min(orders, 2);

@@ -200,7 +200,7 @@ def integrated_plan(
     begin = marginal.factorization.ravel(factorization.unravel(start, {}))
     marginal, near, choice = with_placed_nodes(marginal, begin, rng)
     reference, _ = marginal.expand(near, rng)
-    if _is_weak(marginal, reference):
+    if len(groups.effects) == 1 and _is_weak(marginal, reference):
         marginal, reference = _in_the_square(target, marginal, reference, rng)
     needs = _requirements_of_groups(requirements)
     plan = GroupsPlan(marginal, needs, reference, complete=target, choice=choice)

@@ -23,15 +23,18 @@ from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 from pymc_minibatch_mh.structure.small_groups import EffectLaw, SmallGroups
 
-#: Numbers of nodes that are tried; number before they are chosen; number for exact integrals.
-COUNTS, FIRST_COUNT, EXACT_COUNT = (7, 9, 11, 13, 15, 21, 31, 41), 15, 61
+#: By the number q of effects, numbers of nodes in each direction: those that are tried, the number
+#: before they are chosen, and the number for exact integrals.
+COUNTS = {1: (7, 9, 11, 13, 15, 21, 31, 41), 2: (5, 6, 7, 8, 9, 10, 11, 13, 15)}
+FIRST_COUNT, EXACT_COUNT = {1: 15, 2: 9}, {1: 61, 2: 17}
 #: Number of nodes from which those of Student's t are stretched: a of x = a sinh(u), and the range
 #: of u over the root of their number, for the smallest errors by 31 to 41 nodes.
 STRETCHED, WIDENED, REACH = 31, 1.4, 0.55
-#: Maximum sd over the posterior of the error of the log-likelihood: what is asked for, and beyond
-#: which there are no nodes; number of positions for it; number of groups that propose a number;
-#: maximum number that decide.
-MAX_ERROR, MAX_LAST_ERROR, ERROR_POINTS, SOME_GROUPS, ERROR_GROUPS = 1e-6, 0.01, 5, 1_000, 5_000
+#: Maximum sd over the posterior of the error of the log-likelihood, by q, and the sd beyond which
+#: there are no nodes; number of positions for it; number of groups that propose a number; maximum
+#: number that decide.
+MAX_ERROR, MAX_LAST_ERROR, ERROR_POINTS = {1: 1e-6, 2: 1e-3}, 0.01, 5
+SOME_GROUPS, ERROR_GROUPS = 1_000, 5_000
 #: Maximum number of groups in the first search for the mode.
 SEARCH_GROUPS = 2_000
 #: Maximum number of Newton steps, each at nodes placed anew, and of halvings of a step.
@@ -42,8 +45,8 @@ MAX_STEPS, MAX_HALVINGS = 30, 10
 PLACEMENTS, MIN_SHRINKAGE, GROWTH, SETTLED = 12, 0.3, 2.0, 0.02
 #: Share of the weight at an end beyond which an integrand lies outside of the nodes.
 AT_END = 0.5
-#: Total share of nodes that are left out, in all groups together.
-LIGHT = 1e-8
+#: Total share of nodes that are left out, in all groups together, relative to the maximum error.
+LIGHT = 0.01
 #: Number of groups in a task.
 GROUPS_IN_TASK = 2_048
 
@@ -142,7 +145,7 @@ def first_moments(groups: SmallGroups, n_groups: int | None = None) -> EffectMom
 
 def first_nodes(groups: SmallGroups) -> Nodes:
     """Nodes before anything is known about the groups' effects."""
-    return first_moments(groups).nodes(groups.law, FIRST_COUNT)
+    return first_moments(groups).nodes(groups.law, FIRST_COUNT[len(groups.effects)])
 
 
 def values_at_nodes(
@@ -201,7 +204,7 @@ def placed_at(
         )
         new = _widened(law, _moments_of(shares, nodes.z[moving]), last, shares)
         moments.mean[moving], moments.factor[moving] = new
-        placed = new.nodes(law, FIRST_COUNT)
+        placed = new.nodes(law, FIRST_COUNT[new.mean.shape[1]])
         if moving.size < len(moments.mean):
             nodes.z[moving], nodes.log_weights[moving] = placed
         else:
@@ -339,14 +342,14 @@ def _choose_nodes(
             errors = values.sum(axis=-1) - exact[..., ::every].sum(axis=-1)
         return points.sd_of(errors) * groups.n_groups / some.layout.n_groups
 
-    every = max(1, numbers.size // SOME_GROUPS)
-    rules = ((count, few_moments.nodes(groups.law, count)) for count in COUNTS)
-    few = (count for count, nodes in rules if error(nodes, every) < MAX_ERROR)
-    for count in COUNTS[COUNTS.index(next(few, COUNTS[-1])) :]:
+    every, q = max(1, numbers.size // SOME_GROUPS), len(groups.effects)
+    rules = ((count, few_moments.nodes(groups.law, count)) for count in COUNTS[q])
+    few = (count for count, nodes in rules if error(nodes, every) < MAX_ERROR[q])
+    for count in COUNTS[q][COUNTS[q].index(next(few, COUNTS[q][-1])) :]:
         placed = rows.at_nodes(moments.nodes(groups.law, count))
         nodes = _without_light_nodes(placed, points)
-        choice = NodeChoice(count, error(nodes.some(numbers)))
-        if choice.error < MAX_ERROR:
+        choice = NodeChoice(count**q, error(nodes.some(numbers)))
+        if choice.error < MAX_ERROR[q]:
             break
     return nodes, choice
 
@@ -365,7 +368,8 @@ def _exact_values(target: GroupTarget, moments: EffectMoments, position: np.ndar
     """Log-likelihood of each group by nodes placed at a position, shape (groups,)."""
     law = target.compiled.layout.groups.law
     placed, refined = placed_at(target, position, moments)
-    return _log_sums(placed.group_rows.at_nodes(refined.nodes(law, EXACT_COUNT)), position)
+    count = EXACT_COUNT[moments.mean.shape[1]]
+    return _log_sums(placed.group_rows.at_nodes(refined.nodes(law, count)), position)
 
 
 def _without_light_nodes(rows: GroupRows, points: _ErrorPoints) -> Nodes:
@@ -374,5 +378,9 @@ def _without_light_nodes(rows: GroupRows, points: _ErrorPoints) -> Nodes:
     for line in points.positions:
         for position, weight in zip(line, points.weights, strict=True):
             square += weight * _shares_of_nodes(rows, position) ** 2 / len(points.positions)
-    light = square < (LIGHT / rows.layout.n_groups) ** 2
-    return rows.nodes._replace(log_weights=np.where(light, -np.inf, rows.nodes.log_weights))
+    layout = rows.layout
+    most = LIGHT * MAX_ERROR[len(layout.groups.effects)] / layout.n_groups
+    light = square < most**2
+    log_weights = np.where(light, -np.inf, rows.nodes.log_weights)
+    used = ~light.all(axis=0)
+    return Nodes(rows.nodes.z[:, :, used].copy(), log_weights[:, used].copy())

@@ -61,7 +61,7 @@ def without_effects(
     new, moved = groups.without(plain.size), groups.coordinates
     left = np.setdiff1d(np.arange(plain.size), moved)
     position = plain.position.type.clone(shape=(left.size,))("position")
-    prior = prior_without(plain, groups.effects[0].factor)
+    prior = prior_without(plain, groups.coordinates)
     names = [block.name for block in groups.blocks]
     natural = {
         name: graph
@@ -81,7 +81,8 @@ def without_effects(
         lower=plain.lower[left], upper=plain.upper[left],
     )  # fmt: skip
     pairs = zip(groups.scales, roots, strict=True)
-    scales = [_scale_root(reduced, x, int(new[x.coordinate]), n) for x, n in pairs if x.is_log]
+    logs = {x.coordinate: (x, root) for x, root in pairs if x.is_log}
+    scales = [_scale_root(reduced, x, int(new[k]), root) for k, (x, root) in logs.items()]
     is_moved = [bool(x.moved_indices & set(moved.flat)) for x in factorization.maps]
     others = [x.renumbered(new) for x, m in zip(factorization.maps, is_moved, strict=True) if not m]
     return reparametrize_by(reduced, [*others, *scales])

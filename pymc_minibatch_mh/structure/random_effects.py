@@ -223,16 +223,12 @@ def split_prior(factorization: Factorization, elements: RandomEffects) -> LevelP
     )
 
 
-def prior_without(factorization: Factorization, factor: GroupingFactor) -> Variable:
-    """Graph of the prior without the summands that depend on the levels of a factor.
+def prior_without(factorization: Factorization, coordinates: np.ndarray) -> Variable:
+    """Graph of the prior without the summands that depend on some coordinates, shape (G, q).
 
-    NotSeparableError unless each summand depends on at most one level.
+    NotSeparableError unless each summand depends on the coordinates of at most one group.
     """
-    prior = _PriorSum(factorization)
-    (piece, *others) = prior.smallest_split(factor)
-    if others:
-        raise NotSeparableError(f"{factor.name!r} has a prior that couples effects")
-    return prior.rest(piece)
+    return _PriorSum(factorization).without(coordinates)
 
 
 class _LabelledFactor(NamedTuple):
@@ -270,15 +266,20 @@ class _PriorSum:
         raise refused[0]
 
     def _labelled_factor(self, factor: GroupingFactor) -> _LabelledFactor:
-        labels = np.full(self._size, -1)
-        labels[factor.places] = np.arange(factor.places.size)
-        self._known.assign(labels)
-        return _LabelledFactor(factor, [self._known.of(part).ravel() for part, _ in self._parts])
+        return _LabelledFactor(factor, self._labels_of(factor.places))
 
-    def rest(self, piece: _LabelledFactor) -> Variable:
-        """Graph of all summands of the prior that do not depend on a level of a factor."""
+    def _labels_of(self, coordinates: np.ndarray) -> list[np.ndarray]:
+        """Number of the line of coordinates, shape (G,) or (G, q), that each summand depends on."""
+        labels = np.full(self._size, -1)
+        labels[coordinates.T] = np.arange(len(coordinates))
+        self._known.assign(labels)
+        return [self._known.of(part).ravel() for part, _ in self._parts]
+
+    def without(self, coordinates: np.ndarray) -> Variable:
+        """Graph of all summands of the prior that do not depend on some coordinates."""
         total = pt.constant(0.0)
-        for (part, sign), label in zip(self._parts, piece.labels, strict=True):
+        labels = self._labels_of(coordinates)
+        for (part, sign), label in zip(self._parts, labels, strict=True):
             outside = np.flatnonzero(label < 0)
             if outside.size:
                 untouched = outside.size == label.size

@@ -6,7 +6,7 @@ law of z is fixed, μ is affine in other coordinates, and an entry of the lower 
 proportional to a coordinate φ, or to a positive monotone function h(φ) such as exp(φ).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import Dot
 from scipy.special import gammaln
 
 from pymc_minibatch_mh.expressions.graph import (
@@ -43,6 +45,8 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction, predi
 
 #: Laws of effects by PyTensor's name: number of shape parameters before location and scale.
 LAWS = {"normal": 0, "logistic": 0, "t": 1}
+#: Maximum number of effects of a group; an entry of L that is 0.
+MAX_EFFECTS, ZERO = 2, PositionFactor(("number", 0.0), False)
 
 
 class EffectLaw(NamedTuple):
@@ -130,11 +134,11 @@ class SmallGroups:
 
 
 class _Prior(NamedTuple):
-    """Law of the effects with expressions of location and scale."""
+    """Law of an effect with expressions of its location, and of its line of the factor L."""
 
     law: EffectLaw
     location: Expr
-    scale: Expr
+    line: tuple[Expr, ...]
 
 
 def find_small_groups(
@@ -143,43 +147,94 @@ def find_small_groups(
     functions: Sequence[RowFunction],
     effects: RandomEffects,
 ) -> SmallGroups:
-    """Largest grouping factor as groups; NotSeparableError with the reason if it is impossible."""
-    factor = effects.factors[0] if effects.factors else None
-    if factor is None:
+    """Largest grouping factor as groups, with the factors that have the same levels.
+
+    NotSeparableError with the reason if it is impossible.
+    """
+    if not effects.factors:
         raise NotSeparableError("no factor has one effect for each row")
-    block = _whole_block(factorization, factor)
+    alike = [x for x in effects.factors if x.places.size == effects.factors[0].places.size]
+    _block_of(factorization, alike[0], alike)
     if len(functions) > 1 and any(function.is_stored for function in functions):
-        raise NotSeparableError(f"{factor.name!r} has several observed variables in files")
-    readings = [_levels_of(f, factor, k) for k, f in enumerate(functions)]
+        raise NotSeparableError(f"{alike[0].name!r} has several observed variables in files")
+    factors, readings = _with_the_same_levels(functions, alike)
     levels, counts = zip(*readings, strict=True)
-    prior = _prior_of(model, factorization, block)
-    maps = [x for x in factorization.maps if block.start in x.moved_indices]
-    location, offset = _affine_parts(prior.location, factor)
-    if maps:
-        effect, scale = _through_map(maps, prior, factor, block)
-    else:
-        scale = _effect_scale(as_factor(prior.scale), factor)
-        effect = GroupEffect(factor, block, location, offset)
-    groups = SmallGroups((effect,), prior.law, (scale,), levels, np.array(counts))
+    maps = [x for x in factorization.maps if any(f.places[0] in x.moved_indices for f in factors)]
+    factors.sort(key=lambda factor: (*_column_in(maps, factor), factor.places[0]))
+    blocks = [_block_of(factorization, factor, factors) for factor in factors]
+    priors = [
+        _prior_of(model, factorization, block, factor)
+        for block, factor in zip(blocks, factors, strict=True)
+    ]
+    if len(factors) > 1 and any(prior.law.name != "normal" for prior in priors):
+        raise NotSeparableError(f"{factors[1].name!r} and others have a prior that is not Normal")
+    parts = [_effect_of(maps, *x) for x in zip(priors, factors, blocks, strict=True)]
+    integrated = tuple(effect for effect, _ in parts)
+    scales = tuple(x for k, (_, line) in enumerate(parts) for x in _scales_of(integrated, k, line))
+    groups = SmallGroups(integrated, priors[0].law, scales, levels, np.array(counts))
     _require_apart(factorization, functions, groups)
     return groups
 
 
-def _whole_block(factorization: Factorization, factor: GroupingFactor) -> Block:
-    """Value variable that consists of the effects."""
-    first, last = int(factor.places[0]), int(factor.places[-1])
+def _with_the_same_levels(
+    functions: Sequence[RowFunction], factors: Sequence[GroupingFactor]
+) -> tuple[list[GroupingFactor], list[tuple[np.ndarray, np.ndarray]]]:
+    """First factor and others with the same level in all rows; groups and their sizes by term."""
+    first, *others = factors
+    alike, levels = [first], [_levels_of(f, first, k) for k, f in enumerate(functions)]
+    for other in others:
+        try:
+            others_levels = [_levels_of(f, other, k) for k, f in enumerate(functions)]
+        except NotSeparableError:
+            continue
+        pairs = list(zip(levels, others_levels, strict=True))
+        # Stored rows are sorted by group: their numbers tell their groups.
+        if all(not x or not y or all(map(np.array_equal, x, y)) for x, y in pairs):
+            alike, levels = [*alike, other], [x or y for x, y in pairs]
+    for function, level in zip(functions, levels, strict=True):
+        if level is None:
+            raise NotSeparableError(f"{function.name!r} does not have one effect of {first.name!r}")
+    if len(alike) > MAX_EFFECTS:
+        names = ", ".join(repr(factor.name) for factor in alike)
+        raise NotSeparableError(f"there are {len(alike)} effects of each group: {names}")
+    return alike, [level for level in levels if level]
+
+
+def _column_in(maps: Sequence[Bijection], factor: GroupingFactor) -> tuple[int, ...]:
+    """Number of a factor's column in the coordinates of its map; 0 without a map."""
+    for x in maps:
+        columns = np.flatnonzero((x.indices == factor.places[0]).any(axis=0))
+        if columns.size:
+            return (int(columns[0]),)
+    return (0,)
+
+
+def _block_of(
+    factorization: Factorization, factor: GroupingFactor, factors: Sequence[GroupingFactor]
+) -> Block:
+    """Value variable that consists of the effects of a factor, and of others of `factors`."""
+    effects = np.concatenate([x.places for x in factors])
     for block in factorization.blocks:
-        if block.start == first and block.stop == last + 1 == first + factor.places.size:
+        inside = effects[(effects >= block.start) & (effects < block.stop)]
+        is_full = block.start <= factor.places[0] < block.stop == block.start + inside.size
+        if is_full and inside.size <= MAX_EFFECTS * factor.places.size:
             return block
-    raise NotSeparableError(f"{factor.name!r} is not a vector with one effect for each group")
+    raise NotSeparableError(
+        f"{factor.name!r} is not a vector with one effect for each group, or a matrix with two"
+    )
 
 
 def _levels_of(
     function: RowFunction, factor: GroupingFactor, term: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Group of each row of a term, unless rows are stored, and number of rows of each group."""
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Group of each row of a term, unless rows are stored, and number of rows of each group.
+
+    None if the term does not have the factor.
+    """
     indices = {term.place for _, term in factor.readings[term]}
-    if len(indices) != 1:
+    if not indices:
+        return None
+    if len(indices) > 1:
         raise NotSeparableError(f"{function.name!r} does not have one effect of {factor.name!r}")
     (gather,) = indices
     assert isinstance(gather, Gather)
@@ -211,21 +266,51 @@ def _require_sorted(
         )
 
 
-def _prior_of(model: pm.Model, factorization: Factorization, block: Block) -> _Prior:
-    """Law, location and scale of the model's own variable."""
+def _prior_of(
+    model: pm.Model, factorization: Factorization, block: Block, factor: GroupingFactor
+) -> _Prior:
+    """Law, location and line of L of the model's own variable."""
     rv = next(rv for rv, value in model.rvs_to_values.items() if value.name == block.name)
     _require_own_prior(model, rv, {term.name for term in factorization.terms})
     op, name = rv.owner.op, getattr(rv.owner.op, "name", "")
-    if name not in LAWS or model.rvs_to_transforms[rv] is not None:
+    if name not in (*LAWS, "multivariate_normal") or model.rvs_to_transforms[rv] is not None:
         raise NotSeparableError(
             f"{rv.name!r} has the prior {name or type(op).__name__}; effects are integrated out "
-            "if it is Normal, StudentT with constant nu, or Logistic"
+            "if it is Normal, StudentT with constant nu, Logistic, or MvNormal with chol="
         )
-    parameters = [_as_expression(model, factorization, x) for x in op.dist_params(rv.owner)]
-    shape = parameters[0].value if LAWS[name] and isinstance(parameters[0], Constant) else 0.0
-    if LAWS[name] and not shape:
+    parameters, number = op.dist_params(rv.owner), factor.places - block.start
+
+    def entry_of(graph: Variable) -> Expr:
+        entries = np.broadcast_to(_expressions_of(model, factorization, graph), block.shape)
+        first, *others = entries.ravel()[number]
+        if any(entry is not first for entry in others):
+            raise NotSeparableError(f"{graph.name or 'a parameter'!r} differs between groups")
+        return first
+
+    if name == "multivariate_normal":
+        factor_of_cov = _expressions_of(model, factorization, _cholesky_factor(parameters[1], rv))
+        k = int(number[0]) % block.shape[-1]
+        line = tuple(factor_of_cov.reshape(factor_of_cov.shape[-2:])[k, : k + 1])
+        return _Prior(EffectLaw("normal"), entry_of(parameters[0]), line)
+    location, scale = map(entry_of, parameters[LAWS[name] :])
+    shape = entry_of(parameters[0]) if LAWS[name] else None
+    if shape is not None and not isinstance(shape, Constant):
         raise NotSeparableError(f"{rv.name!r} has a prior with a free shape")
-    return _Prior(EffectLaw(name, float(shape)), *parameters[LAWS[name] :])
+    return _Prior(EffectLaw(name, float(shape.value) if shape else 0.0), location, (scale,))
+
+
+def _cholesky_factor(covariance: Variable, rv: Variable) -> Variable:
+    """Graph of the lower triangular factor of a covariance that is its product."""
+    squeezed = covariance
+    while isinstance(squeezed.owner_op, DimShuffle):
+        squeezed = squeezed.owner.inputs[0]
+    op = squeezed.owner_op
+    if isinstance(getattr(op, "core_op", op), Dot):
+        left, right = squeezed.owner.inputs
+        is_transpose = isinstance(right.owner_op, DimShuffle) and right.owner_op.new_order == (1, 0)
+        if is_transpose and right.owner.inputs[0] is left:
+            return left
+    raise NotSeparableError(f"{rv.name!r} has a covariance without a factor: pass chol= instead")
 
 
 def _require_own_prior(model: pm.Model, rv: Variable, names: set[str]) -> None:
@@ -237,8 +322,8 @@ def _require_own_prior(model: pm.Model, rv: Variable, names: set[str]) -> None:
             raise NotSeparableError(f"{rv.name!r} is in the density of {other.name!r} as well")
 
 
-def _as_expression(model: pm.Model, factorization: Factorization, graph: Variable) -> Expr:
-    """A number of the model as an expression of the value variables."""
+def _expressions_of(model: pm.Model, factorization: Factorization, graph: Variable) -> np.ndarray:
+    """Numbers of the model as expressions of the value variables."""
     exprs, name = ExprGraph(), graph.name or "a parameter of its prior"
     (graph,) = model.replace_rvs_by_values([graph])
     plain = factorization.unmapped or factorization
@@ -249,12 +334,9 @@ def _as_expression(model: pm.Model, factorization: Factorization, graph: Variabl
             f"their prior depends on {foreign[0]!r}, which belongs to another step"
         )
     try:
-        entries = np.ravel(lower_graph(exprs, graph, plain.position))
+        return lower_graph(exprs, graph, plain.position)
     except LoweringError as error:
         raise NotSeparableError(f"{name!r} is not a simple function of parameters") from error
-    if any(entry is not entries[0] for entry in entries):
-        raise NotSeparableError(f"{name!r} differs between groups")
-    return entries[0]
 
 
 def _affine_parts(
@@ -284,23 +366,49 @@ def _effect_scale(scale: PositionFactor | None, factor: GroupingFactor) -> Effec
     return EffectScale(0, 0, function.coordinate, number, steps=steps)
 
 
-def _through_map(
+def _scales_of(
+    effects: Sequence[GroupEffect], k: int, line: Sequence[PositionFactor | None]
+) -> Iterator[EffectScale]:
+    """Entries of L in line k that are not 0."""
+    factor = effects[k].factor
+    for column, entry in enumerate(line, k + 1 - len(line)):
+        width = effects[column].width or 1.0
+        if column == k:
+            scale = _effect_scale(entry, factor)
+            yield scale._replace(row=k, column=k, spread=scale.spread * width)
+            continue
+        match entry and entry.expression:
+            case ("number", 0.0):
+                pass
+            case ("linear", ((number, coordinate),), ("number", 0.0)):
+                yield EffectScale(k, column, coordinate, number * width, is_log=False)
+            case _:
+                raise NotSeparableError(
+                    f"{factor.name!r} has correlations that are no parameters by themselves, as "
+                    "those of LKJCholeskyCov are"
+                )
+
+
+def _effect_of(
     maps: Sequence[Bijection], prior: _Prior, factor: GroupingFactor, block: Block
-) -> tuple[GroupEffect, EffectScale]:
-    """Location and scale of effects that the model writes as a scale times a variable."""
-    bijection: Any = maps[0]
-    numbers = [x.value for x in prior[1:] if isinstance(x, Constant)]
-    alone = len(maps) == 1 and getattr(bijection, "scale", None) and len(bijection.scale) == 1
-    if len(numbers) < 2 or not alone or bijection.indices.shape != (factor.places.size, 1):
+) -> tuple[GroupEffect, list[PositionFactor | None]]:
+    """An effect, and its line of L; None for what is no factor."""
+    moved = [x for x in maps if factor.places[0] in x.moved_indices]
+    if not moved:
+        line = [as_factor(x) for x in prior.line]
+        return GroupEffect(factor, block, *_affine_parts(prior.location, factor)), line
+    bijection: Any = moved[0]
+    numbers = [x.value for x in (prior.location, *prior.line) if isinstance(x, Constant)]
+    if len(numbers) != 2 or len(moved) > 1 or not getattr(bijection, "scale", None):
         raise NotSeparableError(f"{factor.name!r} is multiplied by several parameters")
-    factors = list(bijection.scale[0][0].elements())
-    scale = _effect_scale(factors[0] if len(factors) == 1 else None, factor)
-    location = [(int(k), 1.0) for k in bijection.locations if k >= 0]
     shift, width = map(float, numbers)
     if shift:
         raise NotSeparableError(f"{factor.name!r} has a standardised prior with a mean")
-    effect = GroupEffect(factor, block, tuple(location), 0.0, width)
-    return effect, scale._replace(spread=scale.spread * width)
+    (k,) = _column_in(maps, factor)
+    factors = [list(entry.elements()) or [ZERO] for entry in bijection.scale[k]]
+    location = ((int(bijection.locations[k]), 1.0),) if bijection.locations[k] >= 0 else ()
+    line = [entry[0] if len(entry) == 1 else None for entry in factors]
+    return GroupEffect(factor, block, location, 0.0, width), line
 
 
 def _require_apart(
@@ -316,6 +424,8 @@ def _require_apart(
             raise NotSeparableError(f"{names[scale]!r} is in the mean of the effects as well")
         if scale in read:
             raise NotSeparableError(f"{names[scale]!r} is in the likelihood by itself as well")
+    if len({x[2:3] + x[4:] for x in groups.scales}) > len(set(scales)):
+        raise NotSeparableError(f"two entries of the factor of {groups.name!r} share a parameter")
     others = [x for x in factorization.maps if moved.isdisjoint(x.moved_indices)]
     taken = means.union(scales)
     for other in others:

@@ -60,7 +60,8 @@ def eta(d, v, a, rows):
 class Family(NamedTuple):
     """How to write a model, and log-densities of some rows at values and an effect.
 
-    `draw` makes observations, `scale` is the factor of tau, `location` the effects' mean.
+    `draw` makes observations, `scale` is the factor of tau, `location` the effects' mean. Two
+    effects have a mean and, in place of the scale, a `factor` of their covariance.
     """
 
     write: Callable
@@ -69,6 +70,7 @@ class Family(NamedTuple):
     law: object = stats.norm
     location: Callable = lambda v: v["mu"]
     scale: float = 1.0
+    factor: Callable | None = None
 
 
 def bernoulli(law):
@@ -194,6 +196,61 @@ def products():
     return Family(write, logp, lambda d: d.u + d.rng.normal(size=d.u.size), scale=0.5)
 
 
+def line_of_two(d, effect):
+    """Return predictors with an intercept and a slope of each group, both of two coefficients."""
+    return effect[0][d.group] + effect[1][d.group] * d.x[:, 0]
+
+
+def eta_of_two(d, a, rows):
+    return a[0] + a[1] * d.x[rows, 0]
+
+
+def two_scales():
+    """Write intercepts, which are products, and slopes, with a scale each."""
+
+    def write(d, y):
+        m, scale = pm.Normal("m", 0.0, 1.0, shape=2), pm.HalfNormal("tau", 1.0, shape=2)
+        first = m[0] + scale[0] * pm.Normal("z", 0.0, 0.8, shape=d.n_groups)
+        second = pm.Normal("a", 2.0 * m[1] + 0.3, scale[1], shape=d.n_groups)
+        pm.Bernoulli("y", logit_p=line_of_two(d, (first, second)), observed=y)
+
+    def logp(d, y, v, a, rows):
+        return stats.bernoulli.logpmf(y[rows], expit(eta_of_two(d, a, rows)))
+
+    return Family(write, logp, lambda d: stats.bernoulli.rvs(expit(d.u), random_state=d.rng),
+                  location=lambda v: np.array([v["m"][0], 2.0 * v["m"][1] + 0.3]),
+                  factor=lambda v: np.diag([0.8 * v["tau"][0], v["tau"][1]]))  # fmt: skip
+
+
+def correlated(kind):
+    """Write correlated intercepts and slopes of counts, or products of them with normal rows."""
+
+    def write(d, y):
+        m = pm.Normal("m", 0.0, 1.0, shape=2)
+        sd = pm.HalfNormal.dist(1.0)
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=sd, compute_corr=True)
+        if kind == "poisson":
+            effect = pm.MvNormal("a", m, chol=chol, shape=(d.n_groups, 2)).T
+            pm.Poisson("y", pm.math.exp(line_of_two(d, effect)), observed=y)
+            return
+        effect = m[:, None] + chol @ pm.Normal("z", 0.0, 1.0, shape=(2, d.n_groups))
+        pm.Normal("y", line_of_two(d, effect), pm.HalfNormal("sigma", 1.0), observed=y)
+
+    def logp(d, y, v, a, rows):
+        line = eta_of_two(d, a, rows)
+        if kind == "poisson":
+            return stats.poisson.logpmf(y[rows], np.exp(line))
+        return stats.norm.logpdf(y[rows], line, v["sigma"])
+
+    def draw(d):
+        return d.counts if kind == "poisson" else d.u + d.rng.normal(size=d.u.size)
+
+    def factor(v):
+        return np.array([[v["chol"][0], 0.0], [np.log(v["chol"][1]), v["chol"][2]]])
+
+    return Family(write, logp, draw, location=lambda v: v["m"], factor=factor)
+
+
 FAMILIES = {
     "bernoulli": bernoulli("normal"),
     "logistic effects": bernoulli("logistic"),
@@ -206,6 +263,9 @@ FAMILIES = {
     "slopes": slopes(),
     "two terms": two_terms(),
     "products": products(),
+    "two scales": two_scales(),
+    "correlated": correlated("poisson"),
+    "correlated products": correlated("normal"),
 }
 
 
@@ -215,11 +275,15 @@ def model_of(family, d, y):
     return model
 
 
+#: Families with real observations.
+REAL = ("normal", "student", "products", "correlated products")
+
+
 @cache
 def made(name, n, n_groups, root=1, tau=0.8):
     """Return a family with its data, model and posterior at first nodes."""
     family, d = FAMILIES[name], data_of(n, n_groups, tau)
-    y = np.asarray(family.draw(d), float if name in ("normal", "student", "products") else int)
+    y = np.asarray(family.draw(d), float if name in REAL else int)
     model = model_of(family, d, y)
     return family, d, y, model, target_of(model, root)
 
@@ -227,6 +291,8 @@ def made(name, n, n_groups, root=1, tau=0.8):
 def exact_log_likelihood(family, d, y, values, g):
     """Logarithm of the integral over the effect of a group, at values of the parameters."""
     rows = np.flatnonzero(d.group == g)
+    if family.factor:
+        return integral_in_the_plane(family, d, y, values, rows).integral
     location, tau = family.location(values), family.scale * values["tau"]
 
     def log_integrand(z):
@@ -242,3 +308,31 @@ def exact_log_likelihood(family, d, y, values, g):
         -end, end, points=[0.0], limit=400, epsabs=1e-13, epsrel=1e-12,
     )  # fmt: skip
     return top + np.log(inner[0])
+
+
+class Plane(NamedTuple):
+    """Log-density of a group's effects z = mean + spread x, x on a grid, and its integral."""
+
+    mean: np.ndarray
+    spread: np.ndarray
+    x: np.ndarray
+    heights: np.ndarray
+    integral: float
+
+
+def integral_in_the_plane(family, d, y, values, rows):
+    """Integral over two effects, by sums over grids that follow the integrand."""
+    location, factor = family.location(values), family.factor(values)
+    mean, spread, x = np.zeros(2), 1.5 * np.eye(2), np.linspace(-8.0, 8.0, 65)
+    grid = np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1).reshape(-1, 2)
+    for k in range(5):
+        points = mean + grid @ spread.T
+        heights = stats.norm.logpdf(points).sum(axis=1)
+        heights += [family.logp(d, y, values, location + factor @ z, rows).sum() for z in points]
+        total = np.logaddexp.reduce(heights)
+        if k < 4:
+            shares = np.exp(heights - total)
+            mean = shares @ points
+            spread = np.linalg.cholesky(np.cov(points.T, aweights=shares) + 1e-3 * np.eye(2))
+    integral = total + np.log(np.linalg.det(spread)) + 2.0 * np.log(x[1] - x[0])
+    return Plane(mean, spread, x, heights.reshape(x.size, x.size), integral)

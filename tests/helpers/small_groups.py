@@ -62,6 +62,7 @@ def moments_of(mean, sd):
 def placed_at(target, position, count=61, rounds=6):
     """Return the target with many nodes, placed where the effects are given a position."""
     law = target.compiled.layout.groups.law
+    count = count if len(target.compiled.layout.groups.effects) == 1 else min(count, 31)
     for _ in range(rounds):
         moments = effect_moments(target.group_rows, position)
         factor = np.maximum(moments.factor, 0.01 * np.eye(moments.mean.shape[1]))

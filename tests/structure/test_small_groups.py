@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
@@ -285,11 +286,6 @@ def scale_shared_by_products():
     rows((t * standard())[GROUP] + (t * other)[OTHER], slice(None))
 
 
-def matrix():
-    effects = normal(shape=(G, 2))
-    pm.Normal("y", effects[GROUP, 0] + effects[GROUP, 1] * X, 1.0, observed=Y)
-
-
 def rows_without():
     rows(normal())
     pm.Normal("w", pm.Normal("slope", 0.0, 1.0) * X, 1.0, observed=Y)
@@ -346,7 +342,6 @@ REFUSED = {
     "standardised with a mean": (
         lambda: rows(tau() * pm.Normal("z", 0.3, 1.0, shape=G)), "standardised prior with a mean",
     ),
-    "matrix": (matrix, "not a vector with one effect for each group"),
     "part of a vector": (lambda: rows(normal(shape=G + 2)[2:]), "not a vector"),
     "rows without": (rows_without, "'w' does not have one effect"),
     "rows with two": (rows_with_two, "no factor has one effect for each row"),
@@ -389,3 +384,141 @@ def test_observations_that_are_not_subsampled_are_part_of_the_prior():
 def test_laws_have_their_density(law, expected):
     z = np.array([-800.0, -30.0, -1.5, 0.0, 0.2, 4.0, 60.0])
     np.testing.assert_allclose(law.log_density(z), expected.logpdf(z), rtol=1e-13)
+
+
+# ---- Two effects. ----
+
+
+def cholesky(name="chol"):
+    return pm.LKJCholeskyCov(name, n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0))[0]
+
+
+def pair(first, second, group=GROUP):
+    pm.Normal("y", first[GROUP] + second[group] * X, 1.0, observed=Y)
+
+
+def columns(effect):
+    pair(effect[:, 0], effect[:, 1])
+
+
+def means():
+    return pm.Normal("m", 0.0, 1.0, shape=2)
+
+
+def two_vectors():
+    pair(normal(mu()), pm.Normal("b", 0.5, 2.0 * tau("s"), shape=G))
+
+
+def a_vector_and_a_product():
+    pair(normal(mu()), tau("s") * pm.Normal("z", 0.0, 0.5, shape=G))
+
+
+def two_columns():
+    effect = pm.Normal("a", means(), pm.HalfNormal("tau", 1.0, shape=2), shape=(G, 2))
+    columns(effect)
+
+
+def one_scale():
+    t = tau()
+    pair(normal(0.0, t), pm.Normal("b", 0.0, t, shape=G))
+
+
+def correlated():
+    effect = pm.MvNormal("a", means(), chol=cholesky(), shape=(G, 2))
+    columns(effect)
+
+
+def correlated_products():
+    columns(pm.Normal("z", 0.0, 0.5, shape=(G, 2)) @ cholesky().T)
+
+
+def correlated_lines():
+    effect = means()[:, None] + cholesky() @ pm.Normal("z", 0.0, 1.0, shape=(2, G))
+    pair(effect[0], effect[1])
+
+
+def slope_of_another_row():
+    """The second observed variable has the slope alone."""
+    effect, slope = normal(), pm.Normal("b", 0.0, tau("s"), shape=G)
+    pair(effect, slope)
+    pm.Poisson("w", pm.math.exp(slope[OTHER]), observed=COUNTS)
+
+
+DIAGONAL = {(0, 0): ("tau_log__", 1.0), (1, 1): ("s_log__", 1.0)}
+PACKED = "chol_cholesky-cov-packed__"
+TRIANGLE = {(0, 0): (f"{PACKED}[0]", 1.0), (1, 0): (f"{PACKED}[1]", 1.0),
+            (1, 1): (f"{PACKED}[2]", 1.0)}  # fmt: skip
+PAIRS = {
+    two_vectors: ([("a", "mu", 0.0), ("b", None, 0.0)], {**DIAGONAL, (1, 1): ("s_log__", 2.0)}),
+    a_vector_and_a_product: (
+        [("a", "mu", 0.0), ("z", None, 0.5)], {**DIAGONAL, (1, 1): ("s_log__", 0.5)},
+    ),
+    two_columns: (
+        [("a", "m[0]", 0.0), ("a", "m[1]", 0.0)],
+        {(0, 0): ("tau_log__[0]", 1.0), (1, 1): ("tau_log__[1]", 1.0)},
+    ),
+    one_scale: ([("a", None, 0.0), ("b", None, 0.0)], {**DIAGONAL, (1, 1): ("tau_log__", 1.0)}),
+    correlated: ([("a", "m[0]", 0.0), ("a", "m[1]", 0.0)], TRIANGLE),
+    correlated_products: (
+        [("z", None, 0.5), ("z", None, 0.5)], {k: (name, 0.5) for k, (name, _) in TRIANGLE.items()},
+    ),
+    correlated_lines: ([("z", "m[0]", 1.0), ("z", "m[1]", 1.0)], TRIANGLE),
+    slope_of_another_row: ([("a", None, 0.0), ("b", None, 0.0)], DIAGONAL),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("write", PAIRS, ids=lambda write: write.__name__)
+def test_two_effects_of_the_same_levels_are_found(write):
+    reading, (effects, entries) = read_of(write), PAIRS[write]
+    groups, names = reading.groups, reading.whole.coordinate_names
+    found = [
+        (effect.block.name, names[effect.location[0][0]] if effect.location else None, effect.width)
+        for effect in groups.effects
+    ]
+    assert found == effects
+    assert entries == {(x.row, x.column): (names[x.coordinate], x.spread) for x in groups.scales}
+    assert [x.is_log for x in groups.scales] == [x.row == x.column for x in groups.scales]
+    np.testing.assert_array_equal(groups.levels[0], GROUP)
+
+
+def test_effects_of_other_levels_are_no_second_effects():
+    groups = read_of(
+        lambda: pair(normal(), pm.Normal("b", 0, tau("s"), shape=G), GROUP[::-1])
+    ).groups
+    assert [effect.block.name for effect in groups.effects] == ["a"]
+
+
+def triangle():
+    second = pt.stack([pm.Normal("r") * tau("s"), tau("t")])
+    return pt.stack([pt.stack([tau(), 0.0]), second])
+
+
+REFUSED_PAIRS = {
+    "three": (
+        lambda: pm.Normal("y", normal()[GROUP] + (pm.Normal("b", 0.0, 1.0, shape=G)[GROUP] * X)
+                          + pm.Normal("c", 0.0, 1.0, shape=G)[GROUP] * X**2, 1.0, observed=Y),
+        "3 effects of each group: 'a', 'b', 'c'",
+    ),
+    "of other laws": (
+        lambda: pair(normal(), pm.StudentT("b", nu=4, sigma=tau("s"), shape=G)),
+        "'b' and others have a prior that is not Normal",
+    ),
+    "a covariance": (
+        lambda: columns(pm.MvNormal("a", [0.0, 0.0], cov=np.eye(2) * tau(), shape=(G, 2))),
+        "'a' has a covariance without a factor: pass chol= instead",
+    ),
+    "a correlation": (
+        lambda: columns(pm.MvNormal("a", [0.0, 0.0], chol=triangle(), shape=(G, 2))),
+        "correlations that are no parameters by themselves",
+    ),
+    "one of two columns": (
+        lambda: rows(pm.Normal("a", 0.0, tau(), shape=(G, 2))[:, 0]), "'a' is not a vector",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED_PAIRS)
+def test_other_pairs_are_refused_with_the_reason(name):
+    write, reason = REFUSED_PAIRS[name]
+    with pytest.raises(NotSeparableError, match=reason):
+        read_of(write)
