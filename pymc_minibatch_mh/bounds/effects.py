@@ -4,6 +4,7 @@ They are independent of each other and of earlier draws: ``native/effects.c`` dr
 rejection. :mod:`pymc_minibatch_mh.bounds.effect_bounds` has the bounds that this needs.
 """
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -61,14 +62,16 @@ def draw_effects(
     position: Array,
     rng: np.random.Generator,
     bounds: EffectBounds | None = None,
+    chosen: Sequence[int] | None = None,
 ) -> Array:
     """Draw all standardised effects z given a position exactly, shape (groups, q).
 
     Ranges of groups have generators of their own, so that draws do not depend on the number of
     threads. `bounds` are used if they are needed and hold at the position; else others are
-    computed. BoundsError if there are none, or if they do not bound the density of an effect.
+    computed. BoundsError if there are none, or if they do not bound the density of an effect. With
+    some groups `chosen`, only their ranges are drawn, with the same effects; others are NaN.
     """
-    return draw_and_count(target, position, rng, bounds)[0]
+    return draw_and_count(target, position, rng, bounds, chosen)[0]
 
 
 def draw_and_count(
@@ -76,12 +79,14 @@ def draw_and_count(
     position: Array,
     rng: np.random.Generator,
     bounds: EffectBounds | None = None,
+    chosen: Sequence[int] | None = None,
 ) -> tuple[Array, int]:
-    """Draw all standardised effects, and count the proposals."""
+    """Draw standardised effects, and count the proposals."""
     groups = target.compiled.layout.groups
     law = _law_at(target, position, bounds)
     starts = range(0, groups.n_groups, GROUPS_IN_TASK)
-    z, counts = np.empty(groups.coordinates.shape), np.zeros((len(starts), 2), dtype=np.int64)
+    z = np.full(groups.coordinates.shape, np.nan)
+    counts = np.zeros((len(starts), 2), dtype=np.int64)
 
     def draw_range(task: tuple[int, int, np.random.Generator]) -> None:
         k, first, generator = task
@@ -96,8 +101,10 @@ def draw_and_count(
                 "or with effects=False."
             )
 
-    tasks = zip(range(len(starts)), starts, rng.spawn(len(starts)), strict=True)
-    list(on_all_cores(draw_range, list(tasks)))
+    tasks = list(zip(range(len(starts)), starts, rng.spawn(len(starts)), strict=True))
+    if chosen is not None:
+        tasks = [tasks[k] for k in sorted({g // GROUPS_IN_TASK for g in chosen})]
+    list(on_all_cores(draw_range, tasks))
     return z, int(counts[:, 1].sum())
 
 

@@ -157,24 +157,30 @@ class GroupsPlan(DensePlan):
         moved = self.target.factorization.unravel(position, point)
         return moved | self._effects_by_name(position[None], [number], ())
 
-    def whole_draws(self, positions: np.ndarray, first: int = 0) -> WholeDraws:
-        """All variables at draws, with exact draws of the effects."""
+    def whole_draws(
+        self, positions: np.ndarray, first: int = 0, chosen: Sequence[int] | None = None
+    ) -> WholeDraws:
+        """All variables at draws, with exact draws of the effects, or of some groups' effects."""
         everything, lines = self.complete.factorization, positions.reshape(-1, positions.shape[-1])
         n_chains, n_draws = positions.shape[:2]
         numbers = [*range(first, first + n_draws)] * n_chains
-        by_name = self._effects_by_name(lines, numbers, (len(lines),))
+        by_name = self._effects_by_name(lines, numbers, (len(lines),), chosen)
         by_name |= self.target.factorization.split_by_name(self.own_draws(lines.copy()).values)
         values = [by_name[block.name].reshape(len(lines), -1) for block in everything.blocks]
         together = np.concatenate(values, axis=1)
         return WholeDraws(everything, together.reshape(*positions.shape[:2], -1))
 
     def _effects_by_name(
-        self, positions: np.ndarray, numbers: Sequence[int], shape: tuple[int, ...]
+        self,
+        positions: np.ndarray,
+        numbers: Sequence[int],
+        shape: tuple[int, ...],
+        chosen: Sequence[int] | None = None,
     ) -> dict[str, np.ndarray]:
         """Effects' value variables at draws, with the leading axes `shape`."""
         pairs = zip(positions, numbers, strict=True)
-        bounds = self.effect_bounds
-        z = np.array([draw_effects(self.target, x, generator_for(x, n), bounds) for x, n in pairs])
+        rest = self.effect_bounds, chosen
+        z = np.array([draw_effects(self.target, x, generator_for(x, n), *rest) for x, n in pairs])
         values = effect_values(self.target, positions, z)
         return {name: value.reshape(*shape, *value.shape[1:]) for name, value in values.items()}
 

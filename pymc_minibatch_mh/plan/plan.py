@@ -292,10 +292,13 @@ class Plan(ABC):
         """
         return self.target.factorization.unravel(position, point)
 
-    def whole_draws(self, positions: np.ndarray, first: int = 0) -> WholeDraws:
+    def whole_draws(
+        self, positions: np.ndarray, first: int = 0, chosen: Sequence[int] | None = None
+    ) -> WholeDraws:
         """All variables at draws, effects included; `positions`, (chains, draws, d), are lost.
 
-        `first` is the number of the first draw in its chain.
+        `first` is the number of the first draw in its chain. With groups `chosen`, effects of
+        others may be NaN.
         """
         return self.own_draws(positions)
 

@@ -21,6 +21,8 @@ from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 
 #: Number of draws between two reports of progress.
 DRAWS_AT_ONCE = 20
+#: Maximum number of effects that are drawn at a time.
+EFFECTS_AT_ONCE = 5_000_000
 
 
 def draw_effects(
@@ -75,14 +77,19 @@ def draw_effects(
             raise SettingError(f"groups= has {max(numbers)}, but groups end at {block.stop - 1}.")
     model = model_behind(step) if model is None else model
     positions = _positions_of(data, model, step)
-    starts = range(0, positions.shape[1], DRAWS_AT_ONCE)
-    parts = [
-        plan.whole_draws(positions[:, k : k + DRAWS_AT_ONCE], k)
-        for k in track_progress("Drawing effects", list(starts))
-    ]
-    values = np.concatenate([part.values for part in parts], axis=1)
-    posterior = data["posterior"].to_dataset()
-    added = effects_dataset(model, parts[0].factorization, values, posterior, block, numbers)
+    posterior, parts = data["posterior"].to_dataset(), []
+    # At most this many effects, of which there may be millions, are in memory at a time.
+    each = max(
+        1, min(DRAWS_AT_ONCE, EFFECTS_AT_ONCE // (len(positions) * (block.stop - block.start)))
+    )
+    for k in track_progress("Drawing effects", list(range(0, positions.shape[1], each))):
+        some = slice(k, k + each)
+        draws = plan.whole_draws(positions[:, some], k, numbers)
+        lacking = posterior.isel(draw=some)
+        parts.append(
+            effects_dataset(model, draws.factorization, draws.values, lacking, block, numbers)
+        )
+    added = xr.concat(parts, "draw", data_vars="minimal", coords="minimal", compat="override")
     copy = data.copy()
     copy["posterior"] = xr.DataTree(posterior.merge(added))
     return copy

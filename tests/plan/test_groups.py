@@ -115,9 +115,10 @@ def test_values_of_other_steps_reach_the_prior():
         assert (abs(plan.reference.centre[1]) < 0.1) == (value == 1)
 
 
-def test_a_saved_step_has_the_same_draws(step, tmp_path):
+def test_a_saved_step_has_the_same_draws(tmp_path):
     settings = {"chains": 1, "random_seed": 4, "progressbar": False, "tune": 40}
     settings["compute_convergence_checks"] = False
+    step = TunaMH(model=panel())
     assert step.plan.tables.squared == 2
     step.save(tmp_path / "step.npz")
     other = TunaMH(model=panel(), prepared=tmp_path / "step.npz")

@@ -13,6 +13,7 @@ from pymc_minibatch_mh.compiled.group_rows import StoredGroupRows
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.plan.groups import GroupsPlan
 from pymc_minibatch_mh.reference import full_data
+from pymc_minibatch_mh.sampling import later_effects
 
 G, N = 400, 2_000
 FAMILIES = ["bernoulli", "t"]
@@ -100,7 +101,9 @@ def test_a_file_that_changes_ends_the_run_by_its_name(tmp_path):
         sample(step, 200, tune=10, effects=False, **settings)
 
 
-def test_effects_of_some_groups_are_those_of_all(tmp_path):
+def test_effects_of_some_groups_are_those_of_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(effects, "GROUPS_IN_TASK", 150)
+    monkeypatch.setattr(later_effects, "EFFECTS_AT_ONCE", 2 * 2 * G)
     step, trace = drawn(model_of(files(tmp_path, columns()).data, "bernoulli"))
     shared = trace.to_dataset()[["mu", "b", "tau"]].isel(draw=slice(0, 3))
     data = xr.DataTree.from_dict({"posterior": shared})
