@@ -46,7 +46,7 @@ from pymc_minibatch_mh.model.bambi import is_bambi_model
 from pymc_minibatch_mh.model.factorization import Factorization, factorize
 from pymc_minibatch_mh.model.inputs import as_generator, resolve_model
 from pymc_minibatch_mh.native.bound_tables import TOTAL
-from pymc_minibatch_mh.native.moves import DIRECTIONAL, ENDS, GIVEN, JOINT, SHARP
+from pymc_minibatch_mh.native.moves import DIRECTIONAL, ENDS, GIVEN, JOINT, KINKED, SHARP
 from pymc_minibatch_mh.plan.method import Promise
 from pymc_minibatch_mh.progress import show_progress
 from pymc_minibatch_mh.steps import settings as check
@@ -72,6 +72,7 @@ KINDS = {
     SHARP: "sharp, one argument a row",
     GIVEN: "with a metric of the user's own",
     ENDS: "of a group's remainder at either end",
+    KINKED: "of rows that meet kinks, at either end",
 }
 
 

@@ -33,8 +33,10 @@ MAX_STEPS, MAX_HALVINGS = 100, 12
 MAX_CHANGE, AGREES = 9.0, 1.25
 #: Maximum ratio of averaged curvature to that at the mode for which kinks can be ignored.
 MAX_DIFFERENCE = 2.0
-#: Maximum length of the last step, in posterior standard deviations.
-NEAR = 0.2
+#: Number of steps after which tolerances are doubled.
+PATIENCE = 10
+#: Maximum length of a step, and of the last one, in posterior standard deviations.
+MAX_STEP, NEAR = 10.0, 0.2
 
 
 def find_smoothed(
@@ -43,25 +45,36 @@ def find_smoothed(
     inverse_temperature: float,
     names: Sequence[str],
     rng: np.random.Generator,
+    jumping: Sequence[int] = (),
 ) -> Mode:
-    """Centre of a posterior with kinks, and its averaged precision; ModeError if there is none."""
+    """Centre of a posterior with kinks, and its averaged precision; ModeError if there is none.
+
+    The coordinates `jumping` decide where rows jump; the precision has no entries beside them.
+    """
     density, few = Density(full_data, inverse_temperature), rows_of_few(full_data, start.size, rng)
     precision = precision_of_scores(full_data, start, inverse_temperature, rng)
     if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 0.0:
         precision = np.diag(np.maximum(np.abs(np.diag(precision)), 1.0))
+    alone = np.isin(np.arange(start.size), jumping)
+    precision = _without_cross_terms(precision, alone)
     position = np.array(start, dtype=np.float64)
     if few is not None:
         weight = inverse_temperature * full_data.n_rows / few.size
         coarse = Density(full_data, weight, few)
-        position, precision = _climb(coarse, position, precision, names)
-    position, precision = _climb(density, position, precision, names)
+        position, precision = _climb(coarse, position, precision, names, alone)
+    position, precision = _climb(density, position, precision, names, alone)
     likelihood = full_data.likelihood(position, hessian=True)
     return Mode(position, precision, likelihood, tuple(range(position.size)))
 
 
 def _climb(
-    density: Density, position: np.ndarray, precision: np.ndarray, names: Sequence[str]
+    density: Density,
+    position: np.ndarray,
+    precision: np.ndarray,
+    names: Sequence[str],
+    alone: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Centre and precision; no entries beside coordinates that are `alone`, shape (d,)."""
     for k in range(MAX_STEPS):
         whitener, factor = whitening_factors(precision)
         averages = _averages(density, position, factor)
@@ -69,14 +82,19 @@ def _climb(
             precision = MAX_CHANGE * precision
             continue
         value, slopes, curvature = averages
+        # Gradients do not notice jumps, so they tell nothing about their coordinates.
+        curvature = _without_cross_terms(curvature, alone)
         sizes, vectors = np.linalg.eigh(curvature)
-        agrees = sizes[0] > 1.0 / AGREES and sizes[-1] < AGREES
-        sizes = np.clip(sizes, 1.0 / MAX_CHANGE, MAX_CHANGE)
+        # Averages over few jumps never agree closely.
+        patience = 1.0 + k / PATIENCE
+        agrees = sizes[0] > 1.0 / (AGREES * patience) and sizes[-1] < AGREES * patience
+        sizes = np.clip(np.abs(sizes), 1.0 / MAX_CHANGE, MAX_CHANGE)
         step = vectors @ ((vectors.T @ slopes) / sizes)
         distance = float(np.linalg.norm(step))
+        step *= min(1.0, MAX_STEP / max(distance, 1e-300))
         report_stage("Averaging over kinks", f"{k + 1}/{MAX_STEPS}, distance {distance:.2g}")
         precision = whitener.T @ (vectors * sizes) @ vectors.T @ whitener
-        if distance < NEAR and agrees:
+        if distance < NEAR * patience and agrees:
             return position, precision
         tried = (position + 0.5**h * (factor @ step) for h in range(MAX_HALVINGS))
         # Nearby, a kink may lower the value although the average rises.
@@ -87,6 +105,12 @@ def _climb(
         f"{', '.join(map(repr, names[:3]))}: no centre was found in {MAX_STEPS} steps, although "
         f"the log-posterior was averaged across its kinks. {WAY_ON}"
     )
+
+
+def _without_cross_terms(matrix: np.ndarray, alone: np.ndarray) -> np.ndarray:
+    """Matrix whose rows and columns of some coordinates have only their diagonal entry."""
+    beside = alone[:, None] | alone
+    return np.where(beside, np.diag(np.diag(matrix)), matrix)
 
 
 def is_averaged(full_data: FullData, mode: Mode, inverse_temperature: float) -> bool:

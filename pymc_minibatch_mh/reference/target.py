@@ -11,7 +11,9 @@ from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT
 from pymc_minibatch_mh.compiled.model import CompiledModel, PlacedRows
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
+from pymc_minibatch_mh.expressions.graph import Argument
 from pymc_minibatch_mh.expressions.kinks import kinks_of
+from pymc_minibatch_mh.expressions.patterns import subexpressions
 from pymc_minibatch_mh.model.check import ModelDensity, check_factorization
 from pymc_minibatch_mh.native.bound_tables import NO_DIRECTIONS
 from pymc_minibatch_mh.native.forms import RowSpace
@@ -172,7 +174,21 @@ class Target:
                 return mode
         except ModeError:
             pass
-        return find_smoothed(self.full_data, start, beta, names, rng)
+        return find_smoothed(self.full_data, start, beta, names, rng, self._jumping)
+
+    @property
+    def _jumping(self) -> list[int]:
+        """Coordinates that decide where observations jump."""
+        functions = [] if isinstance(self.row_functions, BoundsError) else self.row_functions
+        forms = [
+            function.arguments[x.number]
+            for function in functions
+            for kink in kinks_of(function.exprs, function.root)
+            if not function.exprs.kinks[kink]
+            for x in subexpressions(kink)
+            if isinstance(x, Argument)
+        ]
+        return sorted(read_coordinates(forms))
 
     def _smooth_mode(self, start: np.ndarray, rng: np.random.Generator, tolerance: float) -> Mode:
         """Mode near `start`, also of a density with boundaries."""
