@@ -59,9 +59,10 @@ def find_smoothed(
     precision = _without_cross_terms(precision, alone)
     position = np.array(start, dtype=np.float64)
     if few is not None:
-        weight = inverse_temperature * full_data.n_rows / few.size
-        coarse = Density(full_data, weight, few)
-        position, precision = _climb(coarse, position, precision, names, alone)
+        # With its own weight, the posterior of a subsample is wide enough to average many kinks.
+        coarse, ratio = Density(full_data, inverse_temperature, few), full_data.n_rows / few.size
+        position, precision = _climb(coarse, position, precision / ratio, names, alone)
+        precision = ratio * precision
     position, precision = _climb(density, position, precision, names, alone)
     likelihood = full_data.likelihood(position, hessian=True)
     return Mode(position, precision, likelihood, tuple(range(position.size)))
@@ -109,8 +110,8 @@ def _climb(
 
 def _without_cross_terms(matrix: np.ndarray, alone: np.ndarray) -> np.ndarray:
     """Matrix whose rows and columns of some coordinates have only their diagonal entry."""
-    beside = alone[:, None] | alone
-    return np.where(beside, np.diag(np.diag(matrix)), matrix)
+    crossed = alone[:, None] | alone
+    return np.where(crossed, np.diag(np.diag(matrix)), matrix)
 
 
 def is_averaged(full_data: FullData, mode: Mode, inverse_temperature: float) -> bool:
