@@ -144,6 +144,12 @@ def imported_distributions(paths, own):
     return {where.get(name, [name])[0] for name in packages - own - sys.stdlib_module_names}
 
 
+def of_script(path):
+    """Requirements of a script with an environment of its own, from the comment on top."""
+    head = path.read_text(encoding="utf-8").partition("# ///\n")[0]
+    return re.findall(r'^#     "(.+)"', head, re.MULTILINE) if "# /// script" in head else []
+
+
 def declared(requirements):
     return {re.match(r"[\w-]+", requirement)[0] for requirement in requirements}
 
@@ -162,4 +168,5 @@ def test_what_tests_and_examples_import_is_declared():
     own = {PACKAGE} | {path.stem for path in paths} | folders
     groups = METADATA["dependency-groups"]
     asked = METADATA["project"]["dependencies"] + groups["dev"] + groups["bench"]
+    asked = asked + [name for path in paths for name in of_script(path)]
     assert imported_distributions(paths, own) <= declared(asked)

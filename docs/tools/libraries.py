@@ -1,0 +1,118 @@
+# /// script
+# requires-python = ">=3.12"
+# dependencies = [
+#     "pymc_marketing>=1.3,<1.4",
+#     "pymc-minibatch-mh",
+# ]
+# [tool.uv.sources]
+# pymc-minibatch-mh = { path = "../.." }
+# ///
+"""Models of PyMC-Marketing, fitted by their own ``fit`` with a step of this package.
+
+``python -m uv run docs/tools/libraries.py`` prints a line for each, in an environment of its own,
+and fails if a model is not served as docs/howto/libraries.md says.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pandas as pd
+from pymc_marketing import clv
+from pymc_marketing.customer_choice import MixedLogit
+
+from pymc_minibatch_mh import TunaMH
+from pymc_minibatch_mh.errors import UnsupportedModelError
+
+CUSTOMERS, DRAWS, TUNE = 20_000, 1_000, 500
+RNG = np.random.default_rng(3)
+
+
+def purchases() -> pd.DataFrame:
+    """Frequency, recency and age of customers who buy at their own rates until they leave."""
+    age = RNG.uniform(20.0, 60.0, CUSTOMERS)
+    until = np.minimum(age, RNG.exponential(40.0, CUSTOMERS))
+    count = RNG.poisson(RNG.gamma(0.9, 0.125, CUSTOMERS) * until)
+    last = until * RNG.beta(np.maximum(count, 1), 1) * (count > 0)
+    mean = RNG.gamma(6.0 * np.maximum(count, 1), 1.0 / RNG.gamma(3.0, 1 / 12, CUSTOMERS))
+    return pd.DataFrame(
+        {
+            "customer_id": np.arange(CUSTOMERS), "frequency": count, "recency": last, "T": age,
+            "monetary_value": mean / np.maximum(count, 1),
+        }
+    )  # fmt: skip
+
+
+def choices() -> tuple[MixedLogit, dict[str, Any]]:
+    """Mixed logit of three alternatives, with price coefficients of 100 persons."""
+    price, quality = RNG.normal(size=(2, CUSTOMERS, 3))
+    person = RNG.integers(100, size=CUSTOMERS)
+    slope = -1.0 + 0.5 * RNG.normal(size=100)[person, None]
+    utility = [0.2, 0.3, 0.0] + slope * price + 0.5 * quality + RNG.gumbel(size=(CUSTOMERS, 3))
+    names = np.array(["a", "b", "c"])
+    columns = {f"{x}_p": price[:, k] for k, x in enumerate(names)}
+    columns |= {f"{x}_q": quality[:, k] for k, x in enumerate(names)}
+    frame = pd.DataFrame({"choice": names[utility.argmax(1)], "who": person, **columns})
+    equations = [f"{x} ~ {x}_p + {x}_q |  | {x}_p" for x in names]
+    return MixedLogit(frame, equations, "choice", ["p", "q"], group_id="who"), {}
+
+
+def of_customers(kind: Callable[[], Any], buyers: bool = False) -> tuple[Any, dict[str, Any]]:
+    """Model of customers, or of those who came back, and its data."""
+    frame = purchases()
+    return kind(), {"data": frame[frame["frequency"] > 0] if buyers else frame}
+
+
+#: Models, and whether they are served.
+MODELS: dict[str, tuple[Callable[[], tuple[Any, dict[str, Any]]], bool]] = {
+    "BetaGeoModel": (lambda: of_customers(clv.BetaGeoModel), True),
+    "ModifiedBetaGeoModel": (lambda: of_customers(clv.ModifiedBetaGeoModel), True),
+    "GammaGammaModel": (lambda: of_customers(clv.GammaGammaModel, buyers=True), True),
+    "MixedLogit": (choices, True),
+    "ParetoNBDModel": (lambda: of_customers(clv.ParetoNBDModel), False),
+}
+
+
+def outcome(name: str) -> tuple[bool, str]:
+    """Whether a model is served, and a line about it."""
+    build, expected = MODELS[name]
+    model, data = build()
+    model.build_model(**data)
+    began = time.process_time()
+    try:
+        with model.model:
+            step = TunaMH()
+    except UnsupportedModelError as error:
+        return not expected, f"{name}: refused in {time.process_time() - began:.1f} CPU s: {error}"
+    settings: dict[str, Any] = {
+        "draws": DRAWS,
+        "tune": TUNE,
+        "chains": 2,
+        "cores": 1,
+        "random_seed": 1,
+    }
+    names = [v.name for v in model.model.free_RVs]
+    if isinstance(model, MixedLogit):
+        # Its own fit samples by NumPyro, and stores the utilities of all rows at each draw.
+        settings |= {"nuts_sampler": "pymc", "var_names": names}
+    trace = model.fit(**data, step=step, progressbar=False, **settings)
+    rows = float(trace["sample_stats"]["n_obs"].mean()) / step.target.source.n_rows
+    worst = max(float(x.max()) for x in az.rhat(trace, var_names=names).data_vars.values())
+    seconds = time.process_time() - began
+    line = f"{name}: {rows:.1%} of the rows, R-hat {worst:.3f}, {seconds:.0f} CPU s"
+    return expected and worst < 1.05, line
+
+
+def main() -> None:
+    """Print a line for each model, or for those that are named."""
+    results = [outcome(name) for name in sys.argv[1:] or MODELS]
+    for _, line in results:
+        print(line)
+    sys.exit(not all(right for right, _ in results))
+
+
+if __name__ == "__main__":
+    main()
