@@ -3,20 +3,24 @@
 ``PYTHONPATH=. python -m benchmarks.small_groups [PROBLEM ...] [--rival]`` prints a line of a table
 for each problem, by default of all. A problem is ``FAMILY,ROWS,GROUPS,TAU``. One chain; seconds are
 those of the processor, and figures medians of ``--repeats`` runs. With ``--rival`` the same model
-also has its effects accepted one at a time, once.
+also has its effects accepted one at a time, once. With ``--parquet FOLDER`` rows are in a Parquet
+file there, sorted by group, such as ``logit,2000000,100000,.8``.
 """
 
 import argparse
 import logging
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import arviz as az
 import numpy as np
+import pyarrow as pa
 import pymc as pm
+from pyarrow import parquet as pq
 from scipy.special import expit
 
-from pymc_minibatch_mh import TunaMH, sample
+from pymc_minibatch_mh import Rows, TunaMH, sample
 
 TUNE, DRAWS, RIVAL_DRAWS, EFFECT_DRAWS = 500, 50_000, 1_000, 50
 PROBLEMS = (
@@ -39,12 +43,23 @@ class Problem:
     rows: int
     groups: int
     tau: float
+    folder: str = ""
 
     @classmethod
-    def named(cls, text):
+    def named(cls, text, folder=""):
         """Problem of a name such as ``logit,100000,15000,.8``."""
         family, rows, groups, tau = text.split(",")
-        return cls(family, int(rows), int(groups), float(tau))
+        return cls(family, int(rows), int(groups), float(tau), folder)
+
+    def stored(self, columns):
+        """Columns in a Parquet file, sorted by group."""
+        order, x = np.argsort(columns["g"], kind="stable"), columns.pop("x")
+        columns |= {f"x{k}": x[:, k].astype(np.float32) for k in range(x.shape[1])}
+        table = pa.table({name: values[order] for name, values in columns.items()})
+        path = Path(self.folder) / "small_groups.parquet"
+        pq.write_table(table, path, row_group_size=100_000)
+        rows = Rows.from_parquet(path, {"g": "g", "y": "y", "x": [f"x{k}" for k in range(4)]})
+        return {name: rows.data(name) for name in ("g", "y", "x")}
 
     def model(self):
         """Regression with four slopes, and an effect of each group."""
@@ -52,19 +67,25 @@ class Problem:
         g, x = rng.integers(0, self.groups, self.rows), rng.normal(size=(self.rows, 4))
         effect = self.tau * rng.normal(size=self.groups)
         eta = -0.5 + x @ [0.3, 0.2, -0.2, 0.1] + effect[g]
+        if self.family == "logit":
+            y = rng.random(self.rows) < expit(eta)
+        elif self.family == "poisson":
+            y = rng.poisson(np.exp(eta))
+        else:
+            y = eta + rng.standard_t(4.0, self.rows)
+        if self.folder:
+            g, y, x = self.stored({"g": g, "y": y.astype(float), "x": x}).values()
         with pm.Model() as model:
             level, b = pm.Normal("level", 0.0, 2.0), pm.Normal("b", 0.0, 2.0, shape=4)
             tau = pm.HalfNormal("tau", 1.0)
             z = pm.Normal("z", 0.0, 1.0, shape=self.groups)
             mean = level + x @ b + tau * z[g]
             if self.family == "logit":
-                pm.Bernoulli("y", logit_p=mean, observed=rng.random(self.rows) < expit(eta))
+                pm.Bernoulli("y", logit_p=mean, observed=y)
             elif self.family == "poisson":
-                pm.Poisson("y", pm.math.exp(mean), observed=rng.poisson(np.exp(eta)))
+                pm.Poisson("y", pm.math.exp(mean), observed=y)
             else:
-                pm.StudentT(
-                    "y", nu=4.0, mu=mean, sigma=1.0, observed=eta + rng.standard_t(4.0, self.rows)
-                )
+                pm.StudentT("y", nu=4.0, mu=mean, sigma=1.0, observed=y)
         return model
 
 
@@ -152,9 +173,10 @@ def main():
     parser.add_argument("problem", nargs="*", default=PROBLEMS)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rival", action="store_true")
+    parser.add_argument("--parquet", default="", metavar="FOLDER")
     asked = parser.parse_args()
     for k, name in enumerate(asked.problem):
-        cells = line(Problem.named(name), asked.repeats, asked.rival)
+        cells = line(Problem.named(name, asked.parquet), asked.repeats, asked.rival)
         if k == 0:
             print(f"| {' | '.join(cells)} |\n|{' --- |' * len(cells)}", flush=True)
         print(f"| {' | '.join(cells.values())} |", flush=True)

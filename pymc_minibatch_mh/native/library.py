@@ -183,7 +183,7 @@ def function(name: str) -> Callable[..., Any]:
     """Library function that takes arrays and records of Python.
 
     Scratch memory as the last argument is allocated for the call and freed. MemoryError if there is
-    no memory, and OSError if stored rows cannot be fetched; any other status is returned.
+    no memory; any other status is returned.
     """
     called = getattr(load_library(), name)
     kinds = ffi.typeof(called).args
@@ -201,8 +201,6 @@ def function(name: str) -> Callable[..., Any]:
             found = called(*given, arena.at)
         if returns_status and found == Status.NO_MEMORY:
             raise MemoryError(f"there is no memory for {name}")
-        if returns_status and found == Status.NO_ROWS:
-            raise OSError(f"stored observations could not be fetched for {name}")
         return found
 
     return with_arrays

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pymc_minibatch_mh.native.forms import RowSpace
-from pymc_minibatch_mh.native.library import dtype_of, function
+from pymc_minibatch_mh.native.library import Status, dtype_of, function
 
 #: Position, proposal and centre of the expansion.
 Ends = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -14,9 +14,11 @@ def differences_of(
 ) -> None:
     """Write differences of some rows in a proposal, and units of their rounding errors.
 
-    The rows of a term have to be consecutive.
+    The rows of a term have to be consecutive. OSError if stored rows cannot be fetched.
     """
-    function("mh_differences_of")(space, *ends, drawn, drawn.size, differences, scales)
+    arguments = space, *ends, drawn, drawn.size, differences, scales
+    if function("mh_differences_of")(*arguments) == Status.NO_ROWS:
+        raise OSError("stored observations could not be fetched")
 
 
 def moments_of_move(
