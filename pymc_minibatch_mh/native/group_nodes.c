@@ -94,7 +94,7 @@ static void add_to_nodes(mh_row_block *block, void *state)
     (thirds ? term->thirds : sums->orders > 0 ? term->slopes : term->values)(
         block->inputs, block->outputs, count);
     for (int64_t i = 0, j = 0; i < block->n; i++) {
-        const double *unit = mh_unit(block, mh_line(block, i), 0);
+        const double *unit = mh_units(block, mh_line(block, i));
         if (sums->orders > 0)
             mh_whiten_forms(term, &block->forms, i, sums->factor, sums->width, sums->forms);
         for (int64_t q = 0; q < block->n_nodes; q++, j++) {
@@ -307,7 +307,7 @@ static void visit_entries(mh_row_block *block, void *state)
     const int64_t m = block->term->n_arguments, size = sums->out->size;
     int64_t *next = to->next + (block->term - sums->groups->terms);
     for (int64_t i = 0; i < block->n; i++) {
-        const double *line = mh_line(block, i), *unit = mh_unit(block, line, 0);
+        const double *line = mh_line(block, i), *unit = mh_units(block, line);
         mh_whiten_forms(block->term, &block->forms, i, sums->factor, sums->width, sums->forms);
         for (int64_t q = 0; q < block->n_nodes; q++) {
             write_along(sums, unit, m, q);

@@ -55,7 +55,7 @@ void mh_write_inputs(const mh_row_block *block, int64_t at, const double *effect
     double *inputs = block->inputs;
     for (int64_t i = 0; i < block->n; i++) {
         const double *line = mh_line(block, i), *further = line + at * m;
-        const double *unit = mh_unit(block, line, 0), *taken = line + block->n_vectors * m;
+        const double *unit = mh_units(block, line), *taken = line + block->n_vectors * m;
         for (int64_t q = 0; q < block->n_nodes; q++, inputs += m + n_taken) {
             for (int64_t a = 0; a < m; a++) {
                 inputs[a] = line[a] + (at ? further[a] : 0.0);
@@ -173,7 +173,7 @@ static void write_directional(const mh_row_block *block, const double *line, con
                               const group_end *end, int64_t q, double *along)
 {
     const int64_t m = block->term->n_arguments;
-    const double *unit = mh_unit(block, line, 0);
+    const double *unit = mh_units(block, line);
     for (int64_t a = 0; a < m; a++) {
         along[a] = move[a];
         along[m + a] = 0.0;

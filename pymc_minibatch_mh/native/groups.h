@@ -37,10 +37,10 @@ static inline const double *mh_line(const mh_row_block *block, int64_t i)
     return block->lines + i * (block->n_vectors * block->term->n_arguments + block->term->n_taken);
 }
 
-/* Predictors of a unit of effect k, (m,). */
-static inline const double *mh_unit(const mh_row_block *block, const double *line, int64_t k)
+/* Predictors of unit effects, (q, m). */
+static inline const double *mh_units(const mh_row_block *block, const double *line)
 {
-    return line + (block->n_vectors - block->n_effects + k) * block->term->n_arguments;
+    return line + (block->n_vectors - block->n_effects) * block->term->n_arguments;
 }
 
 static inline int64_t mh_width_of_slopes(int64_t m) { return 1 + m + m * (m + 1) / 2; }

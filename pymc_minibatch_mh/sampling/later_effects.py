@@ -69,25 +69,24 @@ def draw_effects(
     >>> few = shared.isel(draw=slice(None, None, 20))
     >>> trace = draw_effects(few, step, groups=[0, 7])
     """
-    plan, block = step_of(step).plan, _integrated_effects(step)
+    plan, blocks = step_of(step).plan, _integrated_effects(step)
     numbers = None
     if groups is not None:
         numbers = [check_integer("groups", k, 0) for k in groups]
-        if max(numbers, default=0) >= block.stop - block.start:
-            raise SettingError(f"groups= has {max(numbers)}, but groups end at {block.stop - 1}.")
+        if max(numbers, default=0) >= plan.n_rows:
+            raise SettingError(f"groups= has {max(numbers)}, but groups end at {plan.n_rows - 1}.")
     model = model_behind(step) if model is None else model
     positions = _positions_of(data, model, step)
     posterior, parts = data["posterior"].to_dataset(), []
     # At most this many effects, of which there may be millions, are in memory at a time.
-    each = max(
-        1, min(DRAWS_AT_ONCE, EFFECTS_AT_ONCE // (len(positions) * (block.stop - block.start)))
-    )
+    n_effects = sum(block.stop - block.start for block in blocks)
+    each = max(1, min(DRAWS_AT_ONCE, EFFECTS_AT_ONCE // (len(positions) * n_effects)))
     for k in track_progress("Drawing effects", list(range(0, positions.shape[1], each))):
         some = slice(k, k + each)
         draws = plan.whole_draws(positions[:, some], k, numbers)
         lacking = posterior.isel(draw=some)
         parts.append(
-            effects_dataset(model, draws.factorization, draws.values, lacking, block, numbers)
+            effects_dataset(model, draws.factorization, draws.values, lacking, blocks, numbers)
         )
     added = xr.concat(parts, "draw", data_vars="minimal", coords="minimal", compat="override")
     copy = data.copy()
@@ -131,7 +130,7 @@ def group_log_likelihood(
     >>> shared = sample(step, 1_000, effects=False)
     >>> tree = group_log_likelihood(shared, step)  # for az.loo(tree)
     """
-    plan, block = step_of(step).plan, _integrated_effects(step)
+    plan, (block, *_) = step_of(step).plan, _integrated_effects(step)
     model = model_behind(step) if model is None else model
     positions = _positions_of(data, model, step)
     numbers = list(np.ndindex(positions.shape[:2]))
@@ -147,7 +146,7 @@ def group_log_likelihood(
     return copy
 
 
-def _integrated_effects(step: MinibatchStep) -> Block:
+def _integrated_effects(step: MinibatchStep) -> tuple[Block, ...]:
     """Effects that a step integrates out."""
     integrated = step_of(step).plan.target.factorization.integrated
     if not integrated:
@@ -155,7 +154,7 @@ def _integrated_effects(step: MinibatchStep) -> Block:
             f"step={type(step).__name__} integrates no effects out, so its traces have all of "
             "them. Leave this call out."
         )
-    return integrated[0]
+    return integrated
 
 
 def _positions_of(data: xr.DataTree, model: pm.Model, step: MinibatchStep) -> np.ndarray:

@@ -450,10 +450,10 @@ def effects_dataset(
     factorization: Factorization,
     values: np.ndarray,
     posterior: xr.Dataset,
-    block: Block,
+    blocks: Sequence[Block],
     groups: Sequence[int] | None,
 ) -> xr.Dataset:
-    """Effects of one block, of some groups or with all variables that a posterior lacks.
+    """Effects in some blocks, of some groups or with all variables that a posterior lacks.
 
     `values` are value variables at draws, shape (chains, draws, d).
     """
@@ -464,10 +464,12 @@ def effects_dataset(
         recorded = recorded_variables(model, model.initial_point()).variables
         lacking = [v for v in recorded if v.name not in posterior.data_vars]
         return make.posterior(lacking, values, coords)
-    name = block.name
-    variable = next(b.variable for b in factorization.blocks if b.name == name)
-    effects = make.posterior([variable], values, coords)
-    return effects.isel({effects[name].dims[-1]: list(groups)})
+    names = [block.name for block in blocks]
+    variables = [b.variable for b in factorization.blocks if b.name in names]
+    effects = make.posterior(variables, values, coords)
+    # A matrix has a line or a column for each group, and two of the other.
+    longest = {max(effects[name].dims[2:], key=effects.sizes.__getitem__) for name in names}
+    return effects.isel({dim: list(groups) for dim in longest})
 
 
 def bambi_trace(model: BambiModel, data: xr.DataTree) -> xr.DataTree:

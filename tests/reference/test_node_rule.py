@@ -13,6 +13,7 @@ from helpers.small_groups import moments_of, read, target_of
 from helpers.small_groups import placed_at as placed_well
 from pymc_minibatch_mh.reference import node_rule
 from pymc_minibatch_mh.reference.node_rule import (
+    EffectMoments,
     GroupTarget,
     effect_moments,
     first_moments,
@@ -98,6 +99,19 @@ def test_first_nodes_are_those_of_the_law():
     x, weights = np.polynomial.hermite_e.hermegauss(node_rule.FIRST_COUNT[1])
     np.testing.assert_allclose(nodes.z[:, 0], np.tile(x, (3, 1)))
     np.testing.assert_allclose(np.exp(nodes.log_weights[1]), weights / np.sqrt(2 * np.pi))
+
+
+def test_nodes_of_two_effects_have_their_moments():
+    """Weights times the density of their own normal law integrate polynomials of it."""
+    mean, factor = np.array([[0.3, -0.5]]), np.array([[[0.8, 0.0], [0.5, 0.6]]])
+    nodes = EffectMoments(mean, factor).nodes(EffectLaw("normal"), 9)
+    law = stats.multivariate_normal(mean[0], factor[0] @ factor[0].T)
+    ratio = law.logpdf(nodes.z[0].T) - stats.norm.logpdf(nodes.z[0]).sum(axis=0)
+    shares = np.exp(nodes.log_weights[0] + ratio)
+    assert shares.sum() == pytest.approx(1.0, rel=1e-12)
+    np.testing.assert_allclose(nodes.z[0] @ shares, mean[0], atol=1e-12)
+    covariance = np.cov(nodes.z[0], aweights=shares, ddof=0)
+    np.testing.assert_allclose(covariance, factor[0] @ factor[0].T, rtol=1e-12)
 
 
 def test_narrow_integrands_are_integrated_by_nodes_that_are_placed_there():

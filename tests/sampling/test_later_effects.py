@@ -99,3 +99,19 @@ def test_log_likelihoods_of_groups_are_integrals_over_their_effects(step, shared
     loo = az.loo(tree)
     assert loo.n_data_points == GROUPS
     assert set(tree.children) == {*shared.children, "log_likelihood"}
+
+
+def test_two_effects_of_some_groups_are_those_of_all():
+    """Of a vector and of a matrix with a column for each group."""
+    rng = np.random.default_rng(4)
+    group, x = np.repeat(np.arange(40), 30), rng.standard_normal(1_200)
+    with pm.Model() as model:
+        scales = pm.HalfNormal("tau", 1.0, shape=(2, 1))
+        effect = pm.Normal("a", 0.0, scales, shape=(2, 40))
+        line = effect[0, group] + effect[1, group] * x
+        pm.Normal("y", line, 1.0, observed=x + rng.standard_normal(1_200))
+    step = TunaMH(model=model, blocks="groups")
+    shared = sample(step, 4, tune=10, chains=1, random_seed=1, effects=False, progressbar=False)
+    whole, some = (draw_effects(shared, step, groups=g).posterior["a"] for g in (None, [3, 30]))
+    assert whole.shape == (1, 4, 2, 40)
+    np.testing.assert_array_equal(whole[..., [3, 30]], some)

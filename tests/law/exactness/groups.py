@@ -23,20 +23,29 @@ from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.posterior import Posterior, Reference
 from pymc_minibatch_mh.native.run import TOTAL
-from pymc_minibatch_mh.reference.node_rule import GroupTarget
+from pymc_minibatch_mh.reference.node_rule import EffectMoments, GroupTarget
 
 #: Group of each row: one has three rows, one none. The group with most rows is read always.
 GROUP, HEAVY = np.array([1, 0, 1, 3, 0, 1]), 1
 X = np.array([0.8, -0.5, 0.3, -1.1, 1.4, -0.2])
 Y = {"bernoulli": np.array([1, 0, 1, 1, 0, 0]), "poisson": np.array([2, 0, 1, 4, 1, 1])}
-#: Centre: slope, mean and scale of effects. Whitened states, the last one outside of all balls.
-CENTRE = np.array([0.4, -0.2, 0.7])
+#: Observations of rows with two correlated effects, an intercept and a slope.
+Y["two effects"] = Y["bernoulli"]
+#: Centre: slope, mean and scale of effects; the factor of their covariance if there are two.
+#: Whitened states, the last one outside of all balls.
+CENTRE, CENTRE_OF_TWO = np.array([0.4, -0.2, 0.7]), np.array([0.8, 0.3, 0.7])
 STATES = np.array(
     [[0.5, -0.6, 0.4], [-1.4, 0.9, -1.2], [1.3, 1.6, 1.9], [-0.2, -0.3, -3.0], [2.0, -7.0, 5.0]]
 )
 FACTOR = np.array([[0.12, 0.0, 0.0], [-0.03, 0.15, 0.0], [0.01, -0.02, 0.06]])
 #: Unit of lengths, in which pairs of states draw some groups. Means and sds at which nodes are.
-UNIT = {("bernoulli", 1): 2.0, ("bernoulli", 2): 2.4, ("poisson", 1): 0.7, ("poisson", 2): 1.0}
+UNIT = {
+    ("two effects", 1): 2.0,
+    ("bernoulli", 1): 2.0,
+    ("bernoulli", 2): 2.4,
+    ("poisson", 1): 0.7,
+    ("poisson", 2): 1.0,
+}
 PLACES = np.array([0.3, -0.2, 0.0, 0.5]), np.array([0.8, 0.7, 1.0, 0.9])
 #: Expected number of groups above which all decide.
 MAX_RATE = 12.0
@@ -44,6 +53,13 @@ MAX_RATE = 12.0
 
 def model_of(family):
     with pm.Model() as model:
+        if family == "two effects":
+            sd = pm.HalfNormal.dist(1.0)
+            chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=sd)
+            effect = pm.MvNormal("a", np.zeros(2), chol=chol, shape=(4, 2))
+            line = effect[GROUP, 0] + effect[GROUP, 1] * X
+            pm.Bernoulli("y", logit_p=line, observed=Y[family])
+            return model
         slope, mean, scale = pm.Normal("b"), pm.Normal("mu", 0.0, 2.0), pm.HalfNormal("tau")
         line = slope * X + pm.Normal("a", mean, scale, shape=4)[GROUP]
         if family == "bernoulli":
@@ -55,6 +71,8 @@ def model_of(family):
 
 def log_density(family, nodes, root, position):
     """Return the log-density of the coordinates, summed over the nodes."""
+    if family == "two effects":
+        return log_density_of_two(nodes, *position)
     slope, mean, power = position
     scale = power ** (1.0 / root)
     line = (slope * X + mean)[:, None] + scale * nodes.z[GROUP, 0]
@@ -65,6 +83,17 @@ def log_density(family, nodes, root, position):
         np.add.at(values, GROUP, stats.poisson.logpmf(seen, np.exp(line)))
     prior = stats.norm.logpdf(slope) + stats.norm.logpdf(mean, 0.0, 2.0)
     prior += stats.halfnorm.logpdf(scale) - (root == 2) * np.log(2.0 * scale)
+    return prior + logsumexp(values, axis=1).sum()
+
+
+def log_density_of_two(nodes, first, cross, second):
+    """Return the log-density of the entries of the effects' factor, up to a constant."""
+    sd = np.hypot(cross, second)
+    z, seen, values = nodes.z[GROUP], Y["two effects"][:, None], nodes.log_weights.copy()
+    line = first * z[:, 0] + X[:, None] * (cross * z[:, 0] + second * z[:, 1])
+    np.add.at(values, GROUP, stats.bernoulli.logpmf(seen, expit(line)))
+    # Densities of both standard deviations, and of the correlation, (second/sd)² at eta = 2.
+    prior = stats.halfnorm.logpdf([first, sd]).sum() + 3.0 * np.log(second / sd) - np.log(sd)
     return prior + logsumexp(values, axis=1).sum()
 
 
@@ -156,9 +185,10 @@ def chance(chain, name, i, j):
 
 def reference_at(posterior, factor):
     """Return control variates around the centre, whitened by a factor."""
-    (scale,), groups = posterior.compiled.layout.scales, np.arange(4)
-    centre = CENTRE.copy()
-    centre[scale.coordinate] **= scale.root
+    scales, groups = posterior.compiled.layout.scales, np.arange(4)
+    centre = CENTRE.copy() if len(scales) == 1 else CENTRE_OF_TWO.copy()
+    for scale in scales:
+        centre[scale.coordinate] **= scale.root
     sums, hessian = np.zeros(4), np.zeros((3, 3))
     function("mh_add_derivatives")(posterior.space, centre, groups, 4, 1, sums, hessian)
     return Reference(centre, factor, np.linalg.inv(factor), sums[1:], hessian, 2, 1.0)
@@ -168,7 +198,11 @@ def reference_at(posterior, factor):
 def chain_of(family, root, count):
     """Return states of a family, with `count` nodes for each group."""
     posterior = target_of(model_of(family), root)
-    nodes = moments_of(*PLACES).nodes(posterior.compiled.layout.groups.law, count)
+    moments, factor = moments_of(*PLACES), np.array([[1.0, 0.0], [-0.2, 0.9]])
+    if family == "two effects":
+        mean = np.stack([PLACES[0], PLACES[0][::-1]], axis=1)
+        moments = EffectMoments(mean, moments.factor * factor)
+    nodes = moments.nodes(posterior.compiled.layout.groups.law, count)
     posterior, factor = posterior.at_nodes(nodes), UNIT[family, root] * FACTOR
     reference = reference_at(posterior, factor)
     tables = NodeBoundsPass(posterior.group_rows, reference).tables()
@@ -187,3 +221,4 @@ def chain_of(family, root, count):
 
 #: Families, the power of the scale that is their coordinate, and the number of nodes.
 CASES = [("bernoulli", 1, 3), ("bernoulli", 2, 2), ("poisson", 1, 2), ("poisson", 2, 3)]
+CASES += [("two effects", 1, 2)]
