@@ -25,8 +25,8 @@ from pymc_minibatch_mh.structure.small_groups import EffectLaw, SmallGroups
 
 #: By the number q of effects, numbers of nodes in each direction: those that are tried, the number
 #: before they are chosen, and the number for exact integrals.
-COUNTS = {1: (7, 9, 11, 13, 15, 21, 31, 41), 2: (5, 6, 7, 8, 9, 10, 11, 13, 15)}
-FIRST_COUNT, EXACT_COUNT = {1: 15, 2: 9}, {1: 61, 2: 17}
+COUNTS = {1: (7, 9, 11, 13, 15, 21, 31, 41, 61, 81), 2: (5, 6, 7, 8, 9, 10, 11, 13, 15)}
+FIRST_COUNT, EXACT_COUNT = {1: 15, 2: 9}, {1: 81, 2: 17}
 #: Number of nodes from which those of Student's t are stretched: a of x = a sinh(u), and the range
 #: of u over the root of their number, for the smallest errors by 31 to 41 nodes.
 STRETCHED, WIDENED, REACH = 31, 1.4, 0.55
@@ -43,6 +43,9 @@ MAX_STEPS, MAX_HALVINGS = 30, 10
 #: about the distance of nodes; their ratio if the integrand lies beyond the nodes; change of them
 #: that ends the placements.
 PLACEMENTS, MIN_SHRINKAGE, GROWTH, SETTLED = 12, 0.3, 2.0, 0.02
+#: Minimum movement of an effect over the posterior, in its own sd, for which equally spaced nodes
+#: cover it; their reach in movements and in sd; number of groups that move most and all decide.
+MIN_MOVEMENT, MOVEMENTS, WIDTHS, MOVING_GROUPS = 0.5, 5.0, 5.0, 200
 #: Share of the weight at an end beyond which an integrand lies outside of the nodes.
 AT_END = 0.5
 #: Total share of nodes that are left out, in all groups together, relative to the maximum error.
@@ -80,9 +83,12 @@ class GroupTarget(Target):
 
     def some(self, most: int) -> "GroupTarget":
         """Posterior of at most `most` evenly spaced groups, which stand for all."""
-        compiled = self.compiled.some(self.spread(most))
-        ratio = self.compiled.layout.n_groups / compiled.layout.n_groups
-        return self._with_model(compiled, self.inverse_temperature * ratio)
+        return self.of_groups(self.spread(most))
+
+    def of_groups(self, numbers: np.ndarray) -> "GroupTarget":
+        """Posterior of some groups, which stand for all."""
+        ratio = self.compiled.layout.n_groups / numbers.size
+        return self._with_model(self.compiled.some(numbers), self.inverse_temperature * ratio)
 
     def _with_model(self, compiled: IntegratedModel, inverse_temperature: float) -> "GroupTarget":
         order, covariance = self.taylor_order, self.covariance
@@ -130,6 +136,33 @@ class EffectMoments(NamedTuple):
             ends = log_weights[:, [0, -1]] - np.log(2.0)
             log_weights[:, [0, -1]] = np.logaddexp(ends, np.log(tails))
         return Nodes(z, log_weights)
+
+    def moves_much(self, movements: np.ndarray) -> np.ndarray:
+        """Whether effects move further over the posterior than nodes around one position allow."""
+        return movements > MIN_MOVEMENT * self.factor[:, 0, 0]
+
+    def wide_nodes(self, law: EffectLaw, count: int, movements: np.ndarray) -> Nodes:
+        """Nodes where an effect that moves much is at all likely positions.
+
+        Frozen nodes around one position miss a narrow effect at others. The trapezoidal rule has
+        exponentially small errors wherever the effect is between its ends.
+        """
+        nodes, wide = self.nodes(law, count), self.moves_much(movements)
+        step = self._steps(count, movements)[wide]
+        z = self.mean[wide] + step * (np.arange(count) - 0.5 * (count - 1))
+        nodes.z[wide, 0], nodes.log_weights[wide] = z, np.log(step) + law.log_density(z)
+        return nodes
+
+    def _steps(self, count: int, movements: np.ndarray) -> np.ndarray:
+        """Distances between wide nodes, shape (groups, 1)."""
+        reach = MOVEMENTS * movements + WIDTHS * self.factor[:, 0, 0]
+        return 2.0 * reach[:, None] / (count - 1)
+
+    def aliasing(self, count: int, movements: np.ndarray) -> float:
+        """Sd of the error of wide nodes for normal effects anywhere between their ends."""
+        wide = self.moves_much(movements)
+        ratios = self.factor[wide, 0] / self._steps(count, movements)[wide]
+        return float(np.sqrt(2.0 * np.exp(-((2.0 * np.pi * ratios) ** 2)).sum()))
 
     def some(self, numbers: np.ndarray) -> "EffectMoments":
         """Moments of the effects of some groups."""
@@ -252,7 +285,7 @@ def with_placed_nodes(
         target = target.at_nodes(few.group_rows.nodes)
     mode = target.mode(position, rng, LOOSE_TOLERANCE)
     points = _ErrorPoints.near(mode, target, rng)
-    nodes, choice = _choose_nodes(target, moments, points)
+    nodes, choice = _choose_nodes(target, moments, points, _movements(target, moments, mode))
     if not choice.error < MAX_LAST_ERROR:
         raise NotSeparableError(
             f"{groups.name!r} has effects that are too narrow or too wide for "
@@ -323,32 +356,52 @@ class _ErrorPoints(NamedTuple):
         return float(max(np.sqrt(self.weights @ (x - self.weights @ x) ** 2) for x in numbers))
 
 
+def _movements(target: GroupTarget, moments: EffectMoments, mode: Mode) -> np.ndarray:
+    """Standard deviations over the posterior of the means of effects z, shape (groups,).
+
+    Rows determine α = μ + τ z of a narrow effect, so z moves with μ and τ.
+    """
+    layout, factor = target.compiled.layout, whitening_factors(mode.precision)[1]
+    if moments.mean.shape[1] > 1 or len(layout.scales) != 1:
+        return np.zeros(len(moments.mean))
+    (scale,) = layout.scales
+    turns = layout.location @ factor + scale.spread * moments.mean * factor[scale.coordinate]
+    informed = np.maximum(1.0 - moments.factor[:, 0, 0] ** 2, 0.0)
+    return informed * np.linalg.norm(turns, axis=1) / scale.value_at(mode.position)
+
+
 def _choose_nodes(
-    target: GroupTarget, moments: EffectMoments, points: _ErrorPoints
+    target: GroupTarget, moments: EffectMoments, points: _ErrorPoints, movements: np.ndarray
 ) -> tuple[Nodes, NodeChoice]:
     """Fewest nodes whose error, against nodes placed at each position, is small enough.
 
-    Some groups propose a number, more groups decide, by an error that is the same in all groups.
+    Some groups propose a number, more groups decide, by an error that is the same in all groups but
+    those that move most.
     """
-    rows, groups = target.group_rows, target.compiled.layout.groups
-    numbers = target.spread(ERROR_GROUPS)
-    few_moments, sample = moments.some(numbers), target.some(ERROR_GROUPS)
+    rows, law = target.group_rows, target.compiled.layout.groups.law
+    hard = np.argsort(-movements / moments.factor[:, 0, 0])[:MOVING_GROUPS]
+    numbers = np.union1d(target.spread(ERROR_GROUPS), hard)
+    is_hard = np.isin(numbers, hard)
+    shares = np.where(is_hard, 1.0, (movements.size - hard.size) / max(int((~is_hard).sum()), 1))
+    few_moments, few_moves = moments.some(numbers), movements[numbers]
+    sample = target.of_groups(numbers)
     exact = _at_points(points, lambda x: _exact_values(sample, few_moments, x))
 
     def error(nodes: Nodes, every: int = 1) -> float:
         some = sample.group_rows.at_nodes(nodes).some(np.arange(0, numbers.size, every))
         values = _at_points(points, lambda x: _log_sums(some, x))
         with np.errstate(invalid="ignore"):
-            errors = values.sum(axis=-1) - exact[..., ::every].sum(axis=-1)
-        return points.sd_of(errors) * groups.n_groups / some.layout.n_groups
+            errors = (values - exact[..., ::every]) @ shares[::every]
+        return points.sd_of(errors) * shares.sum() / shares[::every].sum()
 
-    every, q = max(1, numbers.size // SOME_GROUPS), len(groups.effects)
-    rules = ((count, few_moments.nodes(groups.law, count)) for count in COUNTS[q])
+    every, q = max(1, numbers.size // SOME_GROUPS), moments.mean.shape[1]
+    rules = ((count, few_moments.wide_nodes(law, count, few_moves)) for count in COUNTS[q])
     few = (count for count, nodes in rules if error(nodes, every) < MAX_ERROR[q])
     for count in COUNTS[q][COUNTS[q].index(next(few, COUNTS[q][-1])) :]:
-        placed = rows.at_nodes(moments.nodes(groups.law, count))
-        nodes = _without_light_nodes(placed, points)
-        choice = NodeChoice(count**q, error(nodes.some(numbers)))
+        placed = rows.at_nodes(moments.wide_nodes(law, count, movements))
+        nodes = _without_light_nodes(placed, points, ~moments.moves_much(movements))
+        aliasing = moments.aliasing(count, movements)
+        choice = NodeChoice(count**q, float(np.hypot(error(nodes.some(numbers)), aliasing)))
         if choice.error < MAX_ERROR[q]:
             break
     return nodes, choice
@@ -372,15 +425,15 @@ def _exact_values(target: GroupTarget, moments: EffectMoments, position: np.ndar
     return _log_sums(placed.group_rows.at_nodes(refined.nodes(law, count)), position)
 
 
-def _without_light_nodes(rows: GroupRows, points: _ErrorPoints) -> Nodes:
-    """Nodes without those that weigh nothing: they would only spoil the bounds."""
+def _without_light_nodes(rows: GroupRows, points: _ErrorPoints, groups: np.ndarray) -> Nodes:
+    """Nodes without those, of some groups, that weigh nothing: they would only spoil the bounds."""
     square = np.zeros(rows.nodes.log_weights.shape)
     for line in points.positions:
         for position, weight in zip(line, points.weights, strict=True):
             square += weight * _shares_of_nodes(rows, position) ** 2 / len(points.positions)
     layout = rows.layout
     most = LIGHT * MAX_ERROR[len(layout.groups.effects)] / layout.n_groups
-    light = square < most**2
+    light = (square < most**2) & groups[:, None]
     log_weights = np.where(light, -np.inf, rows.nodes.log_weights)
     used = ~light.all(axis=0)
     return Nodes(rows.nodes.z[:, :, used].copy(), log_weights[:, used].copy())

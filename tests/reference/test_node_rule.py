@@ -30,11 +30,13 @@ LAWS = {
 }
 
 
-def intercepts(kind, n, n_groups, level=0.0, tau=0.8, seed=6, law="normal"):
-    """Return a model of rows that have an intercept, and an effect each."""
+def intercepts(kind, n, n_groups, level=0.0, tau=0.8, seed=6, law="normal", extreme=None):
+    """Return a model of rows that have an intercept, and an effect each; one may be far off."""
     rng = np.random.default_rng(seed)
     group = rng.integers(0, n_groups, n)
     u = level + tau * rng.standard_normal(n_groups)[group]
+    if extreme is not None:
+        u[group == 1] = extreme
     with pm.Model() as model:
         mean, scale = pm.Normal("mu", level, 2.0), pm.HalfNormal("tau", 2.0)
         if law == "normal":
@@ -179,6 +181,8 @@ def test_errors_are_small_and_true(key):
 HARD = {
     "narrow": (("poisson", 3_000, 1_000), {"level": 2.5}),
     "narrower": (("poisson", 3_000, 1_000), {"level": 4.0}),
+    "counts of thousands": (("poisson", 3_000, 1_000), {"level": 7.0}),
+    "one far off": (("poisson", 1_200, 400), {"extreme": 6.0}),
     "wide": (("bernoulli", 600, 150), {"tau": 3.0}),
     "heavy tails": (("bernoulli", 600, 150), {"law": "t"}),
 }
@@ -207,6 +211,15 @@ def test_narrow_effects_do_not_fix_the_scale(name):
     lines = reference.centre + 0.1 * np.outer([-1.0, 1.0], reference.factor[:, at])
     rise = [placed_well(target, x, 41).log_likelihood(x) + target.log_prior(x) for x in lines]
     assert abs(rise[1] - rise[0]) / 0.2 < 0.1
+
+
+def test_a_group_that_moves_most_decides_on_the_number_of_nodes(monkeypatch):
+    """It would be in no evenly spaced sample."""
+    every = choices("poisson", 1_200, 400, extreme=6.0)[2]
+    monkeypatch.setattr(node_rule, "ERROR_GROUPS", 50)
+    some = chosen(intercepts("poisson", 1_200, 400, extreme=6.0))[2]
+    assert some.n_nodes == every.n_nodes > choices("poisson", 1_200, 400)[2].n_nodes
+    assert some.error == pytest.approx(every.error, rel=0.5)
 
 
 def test_effects_that_are_too_narrow_are_refused():
@@ -241,10 +254,15 @@ def test_nodes_without_a_share_have_no_weight():
     every = moments_of(mean, sd).nodes(law, choice.n_nodes)
     light = np.isneginf(rows.nodes.log_weights)
     assert light.any()
-    np.testing.assert_allclose(every.z[:, 0], z, atol=1e-12)
+    # Effects that move much have equally spaced nodes, all of them.
+    wide = np.ptp(np.diff(z, axis=1), axis=1) < 1e-9
+    assert not light[wide].any()
+    light[wide] = True
+    np.testing.assert_allclose(every.z[~wide, 0], z[~wide], atol=1e-12)
     np.testing.assert_allclose(every.log_weights[~light], rows.nodes.log_weights[~light])
+    light = light[~wide]
     values = rows.at_nodes(every).values_at(position, np.arange(len(z)))
-    shares = np.exp(values - np.logaddexp.reduce(values, axis=1)[:, None])
+    shares = np.exp(values - np.logaddexp.reduce(values, axis=1)[:, None])[~wide]
     assert shares[light].max() < 1e-8
     assert shares[~light].min() < 1e-6
 
