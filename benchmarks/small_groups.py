@@ -1,7 +1,8 @@
 """Effects of small groups, integrated out: groups an update, effective draws, seconds, effects.
 
 ``PYTHONPATH=. python -m benchmarks.small_groups [PROBLEM ...] [--rival]`` prints a line of a table
-for each problem, by default of all. A problem is ``FAMILY,ROWS,GROUPS,TAU``. One chain; seconds are
+for each problem, by default of all. A problem is ``FAMILY,ROWS,GROUPS,TAU``, of which the family
+``rare`` is ``logit`` with one event in 137 rows. One chain; seconds are
 those of the processor, and figures medians of ``--repeats`` runs. With ``--rival`` the same model
 also has its effects accepted one at a time, once. With ``--parquet FOLDER`` rows are in a Parquet
 file there, sorted by group, such as ``logit,2000000,100000,.8``.
@@ -26,6 +27,7 @@ TUNE, DRAWS, RIVAL_DRAWS, EFFECT_DRAWS = 500, 50_000, 1_000, 50
 PROBLEMS = (
     "logit,100000,15000,.8",
     "logit,100000,15000,.2",
+    "rare,100000,15000,.8",
     "poisson,100000,15000,.8",
     "student,100000,15000,.8",
     "logit,100000,50000,.8",
@@ -33,6 +35,8 @@ PROBLEMS = (
     "logit,10000,1500,.2",
 )
 SHARED = ["level", "b", "tau"]
+#: Logits of a typical row.
+LEVELS = {"rare": -5.337}
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,8 @@ class Problem:
         rng = np.random.default_rng(1)
         g, x = rng.integers(0, self.groups, self.rows), rng.normal(size=(self.rows, 4))
         effect = self.tau * rng.normal(size=self.groups)
-        eta = -0.5 + x @ [0.3, 0.2, -0.2, 0.1] + effect[g]
-        if self.family == "logit":
+        eta = LEVELS.get(self.family, -0.5) + x @ [0.3, 0.2, -0.2, 0.1] + effect[g]
+        if self.family in ("logit", "rare"):
             y = rng.random(self.rows) < expit(eta)
         elif self.family == "poisson":
             y = rng.poisson(np.exp(eta))
@@ -80,7 +84,7 @@ class Problem:
             tau = pm.HalfNormal("tau", 1.0)
             z = pm.Normal("z", 0.0, 1.0, shape=self.groups)
             mean = level + x @ b + tau * z[g]
-            if self.family == "logit":
+            if self.family in ("logit", "rare"):
                 pm.Bernoulli("y", logit_p=mean, observed=y)
             elif self.family == "poisson":
                 pm.Poisson("y", pm.math.exp(mean), observed=y)

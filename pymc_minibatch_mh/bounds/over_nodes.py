@@ -2,13 +2,20 @@
 
 A group has |r(w)| <= c |w|³/6 for whitened w in a ball: c averages the third derivative along the
 way from the centre, where it is computed; further out, bounds of the fourth derivative over nested
-balls add to it. Rows enter by their derivatives D over the intervals of their predictors: with
-directions v_a of length n_a, |Σ D x_a x_b ...| <= Σ ω_a x_a² along any unit vector, x_a its product
-with v_a, and ω_a = n_a⁻² Σ D n_a n_b ... over all indices that begin with a.
+balls add to it. If the coordinate is the square of a scale, positions are covered by slabs, each
+between two values of the scale, and |r| is bounded in ellipsoids about the middle of each slab,
+where r and three derivatives are computed.
+
+Rows enter by their derivatives D over the intervals of their predictors: with directions v_a of
+length n_a, |Σ D x_a x_b ...| <= Σ ω_a x_a² along any unit vector, x_a its product with v_a, and
+ω_a = n_a⁻² Σ D n_a n_b ... over all indices that begin with a.
 """
 
-from itertools import combinations_with_replacement
+from collections.abc import Iterator
+from functools import partial
+from itertools import combinations_with_replacement, pairwise
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import chdtri
@@ -21,19 +28,25 @@ from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.compiled.group_rows import GroupRows
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.interval import Interval
+from pymc_minibatch_mh.native.bound_tables import RADIUS, TOTAL
 from pymc_minibatch_mh.native.library import function
-from pymc_minibatch_mh.native.moves import ENDS
+from pymc_minibatch_mh.native.moves import CONSTANT, ENDS
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
-#: Probabilities of a normal posterior outside of each ball.
-TAILS = (0.3, 0.02, 1e-4, 1e-12)
+#: Probabilities of a normal posterior outside of each ball, and of the balls across each slab.
+TAILS, ACROSS = (0.3, 0.02, 1e-4, 1e-12), (0.3, 0.02, 1e-4, 1e-7)
+#: First and last value of the square of a scale that slabs hold, in its standard deviations.
+ENDS_OF_SLABS = -4.5, 5.3
+#: Slabs that are tried: half width in standard deviations of the scale, number of balls in which
+#: derivatives are bounded, and share of all groups up to which drawing fewer saves little.
+SLABS = (1.5, 1, 0.0), (0.75, 1, 0.0), (0.5, len(ACROSS), 1.0 / 300.0)
 #: Number of normal proposals for which influential groups are chosen.
 TYPICAL_MOVES = 1_000
 #: Number of ranges of groups in a forecast, and groups in each; number of groups drawn in an update
-#: up to which inner balls would save little.
+#: up to which smaller regions save little.
 TRIALS, TRIAL_GROUPS, FEW_GROUPS = 8, 64, 2.0
 #: Inner balls, whose derivatives are bounded as well, by their share of the smallest radius.
 INNER = (0.25, 0.5, 0.75)
@@ -45,67 +58,151 @@ EVALUATIONS_IN_TASK = 65_536
 KINDS = 4
 
 
+class Region(NamedTuple):
+    """Balls in coordinates y of positions θ + factor y, with ascending `radii`: ``mh_region``.
+
+    Derivatives are bounded in the last `n_kinds` balls, and elsewhere as in the first of these. The
+    last `lengths.size` balls hold positions up to these lengths, between two numbers along a line.
+    """
+
+    theta: np.ndarray
+    factor: np.ndarray
+    radii: np.ndarray
+    n_kinds: int
+    lengths: np.ndarray
+    interval: tuple[float, float] = (-np.inf, np.inf)
+
+
 class NodeBoundsPass:
-    """Bounds of all groups around a centre, over balls with several radii."""
+    """Bounds of all groups around a centre, over balls with several radii or over slabs."""
 
     def __init__(self, rows: GroupRows, reference: Reference) -> None:
         self._rows, self._reference = rows, reference
-        # Bounds hold in the scale itself, in which predictors are linear, also if the coordinate is
-        # its square x: the root has the derivative 1/(2 √x).
-        self._centre, self._factor = reference.centre.copy(), reference.factor.copy()
-        self._unit: np.ndarray | None = None
-        self._squared = -1
-        for scale in rows.layout.scales:
-            if scale.root == 2:
-                k = self._squared = scale.coordinate
-                self._centre[k] = np.sqrt(reference.centre[k])
-                self._factor[k] /= 2.0 * self._centre[k]
-                self._unit = 2.0 * self._centre[k] * reference.whitener[:, k]
-        size = reference.centre.size
-        self.outer = self.radii = np.sqrt([chdtri(size, tail) for tail in TAILS])
+        # Coordinate that is the square of a scale, or -1, and its direction.
+        squares = [scale.coordinate for scale in rows.layout.scales if scale.root == 2]
+        self._squared = squares[0] if squares else -1
+        self._along: np.ndarray | None = None
+        if squares:
+            self._length = float(np.linalg.norm(reference.factor[self._squared]))
+            self._along = reference.factor[self._squared] / self._length
 
     def tables(self) -> Tables:
-        """Bounds of all groups; BoundsError if a group has none over the smallest ball."""
+        """Bounds of all groups; BoundsError if a group has none over the smallest region."""
         report_stage(BOUNDING)
-        tasks = self._tasks()
-        if self.forecast() > FEW_GROUPS:
-            self.radii = np.concatenate([self.outer[0] * np.array(INNER), self.outer])
-        parts = list(on_all_cores(self._bound_task, tasks, BOUNDING))
-        c = np.concatenate(parts, axis=1)[-self.outer.size :]
+        regions = self._regions()
+        headers, intervals, c = self._tables_of(regions, self._tasks())
         without = ~(c < NO_BOUND)
         usable = np.flatnonzero(without.mean(axis=1) <= MAX_WITHOUT)
         if not usable.size:
             group = int(np.argmax(without[0]))
             name = self._rows.layout.groups.name
             raise BoundsError(f"group {group} of {name!r} has no bound over the trust region")
-        c = np.where(without, NO_BOUND, c)[usable].astype(np.float32)
+        c = c[usable].astype(np.float32)
         c = np.nextafter(c, np.float32(np.inf))
-        totals = c.sum(axis=1, dtype=np.float64)
-        kinds = np.full(usable.size, float(ENDS))
-        headers = np.stack([self.outer[usable], kinds, totals], axis=1)
-        heavy = self._influential_groups(self.outer[usable], c)
-        return Tables(headers, c, 1.0, heavy=heavy, squared=self._squared)
+        headers, intervals = headers[usable], intervals[usable]
+        headers[:, TOTAL] = c.sum(axis=1, dtype=np.float64)
+        heavy = self._influential_groups(headers, intervals, c)
+        if self._along is None:
+            return Tables(headers, c, 1.0, heavy=heavy)
+        return Tables(headers, c, 1.0, heavy=heavy, along=self._along, intervals=intervals)
 
-    def _influential_groups(self, radii: np.ndarray, c: np.ndarray) -> np.ndarray:
+    def _influential_groups(
+        self, headers: np.ndarray, intervals: np.ndarray, c: np.ndarray
+    ) -> np.ndarray:
         """Groups that every update evaluates: as many as make it evaluate fewest on average."""
-        size, rng = self._reference.size, np.random.default_rng(PREPARATION_SEED)
-        lengths = np.sqrt(rng.chisquare(size, (TYPICAL_MOVES, 2)))
-        table = np.minimum(np.searchsorted(radii, lengths.max(axis=1)), radii.size - 1)
-        sizes = (lengths**3).sum(axis=1) / 6.0
-        units = np.bincount(table, sizes, radii.size) / TYPICAL_MOVES
-        order = np.argsort(-(units @ c), kind="stable")
-        drawn = np.append(np.cumsum((units @ c)[order][::-1])[::-1], 0.0)
+        each = self._mean_sizes(headers, intervals) @ c
+        order = np.argsort(-each, kind="stable")
+        drawn = np.append(np.cumsum(each[order][::-1])[::-1], 0.0)
         count = int(np.argmin(np.arange(drawn.size) + drawn))
         return np.sort(order[:count]).astype(np.int64)
 
-    def forecast(self) -> float:
-        """Number of groups that a typical update draws, estimated on some ranges of groups."""
+    def _mean_sizes(self, headers: np.ndarray, intervals: np.ndarray) -> np.ndarray:
+        """Mean over typical moves of the size M by each table, 0 in moves that use another one."""
+        rng = np.random.default_rng(PREPARATION_SEED)
+        ends = rng.standard_normal((TYPICAL_MOVES, 2, self._reference.size))
+        along = np.zeros(ends.shape[:2]) if self._along is None else ends @ self._along
+        lengths = np.sqrt((ends**2).sum(axis=2) - along**2)
+        sizes = np.ones(TYPICAL_MOVES)
+        if self._along is None:
+            sizes = (lengths**3).sum(axis=1) / 6.0
+        low, high = intervals.T[:, :, None, None]
+        holds = (low <= along) & (along <= high) & (lengths <= headers[:, RADIUS, None, None])
+        totals = np.where(holds.all(axis=2), headers[:, TOTAL, None], np.inf)
+        table, some = np.argmin(totals, axis=0), np.isfinite(totals).any(axis=0)
+        return np.bincount(table[some], sizes[some], len(headers)) / TYPICAL_MOVES
+
+    def _regions(self) -> list[Region]:
+        """Regions that are as small as the number of groups that are drawn asks for."""
         n_groups = self._rows.layout.n_groups
         firsts = np.linspace(0, n_groups - TRIAL_GROUPS, TRIALS).astype(int).clip(0)
         trials = [(k, min(k + TRIAL_GROUPS, n_groups)) for k in np.unique(firsts).tolist()]
-        parts = list(on_all_cores(self._bound_task, trials, BOUNDING))
-        mean = np.concatenate(parts, axis=1)[1].mean()
-        return float(mean * n_groups * (2.0 * self._reference.size**1.5) / 6.0)
+        tried = sum(last - first for first, last in trials) / n_groups
+        best: list[Region] = []
+        drawn = np.inf
+        for share, regions in self._balls() if self._along is None else self._slabs(self._along):
+            if best and drawn <= max(FEW_GROUPS, share * n_groups):
+                break
+            headers, intervals = self._tables_of(regions, trials)[:2]
+            best = regions
+            drawn = self._mean_sizes(headers, intervals) @ headers[:, TOTAL] / tried
+        return best
+
+    def _balls(self) -> Iterator[tuple[float, list[Region]]]:
+        """Balls about the centre, without and with inner ones."""
+        reference = self._reference
+        outer = np.sqrt([chdtri(reference.size, tail) for tail in TAILS])
+        for inner in (outer[:0], outer[0] * np.array(INNER)):
+            radii = np.concatenate([inner, outer])
+            yield 0.0, [Region(reference.centre, reference.factor, radii, radii.size, outer)]
+
+    def _slabs(self, along: np.ndarray) -> Iterator[tuple[float, list[Region]]]:
+        """Slabs of equal widths in the scale, ascending, from coarse to fine ones."""
+        length, square = self._length, self._reference.centre[self._squared]
+        low, high = np.sqrt(np.maximum(square + length * np.array(ENDS_OF_SLABS), 0.0))
+        for half_width, n_kinds, share in SLABS:
+            count = np.ceil((high - low) * np.sqrt(square) / (half_width * length))
+            edges = np.linspace(low, high, int(count) + 1)
+            yield share, [self._slab(*pair, along, n_kinds) for pair in pairwise(edges)]
+
+    def _slab(self, low: float, high: float, along: np.ndarray, n_kinds: int) -> Region:
+        """Ellipsoids about the middle of a slab between two values of the scale τ.
+
+        With z = `along` · w, positions are centre + F z along + F u in coordinates with τ², and
+        linear in z - z₀ = (2 τ₀ a + a²)/length, a = τ - τ₀: the part in a² moves u.
+        """
+        reference, k = self._reference, self._squared
+        middle, half = (low + high) / 2.0, (high - low) / 2.0
+        square, length = reference.centre[k], self._length
+        twist = float(np.linalg.norm(along - length * reference.whitener[:, k]))
+        rest = np.sqrt([chdtri(max(reference.size - 1, 1), tail) for tail in ACROSS])
+        reach = rest + twist * half**2 / length
+        line = reference.factor @ along
+        theta = reference.centre + line * (middle**2 - square) / length
+        sideways = reference.factor - np.outer(line, along)
+        line = line * 2.0 * middle / length
+        theta[k], line[k], sideways[k] = middle, 1.0, 0.0
+        factor = sideways + np.outer(line, along) * half / reach[0]
+        interval = (low**2 - square) / length, (high**2 - square) / length
+        return Region(theta, factor, np.hypot(reach[0], reach), n_kinds, rest, interval)
+
+    def _tables_of(
+        self, regions: list[Region], tasks: list[tuple[int, int]]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Headers and intervals of tables, shapes (T, 3) and (T, 2), and bounds of some groups."""
+        parts = list(on_all_cores(partial(self._bound_task, regions), tasks, BOUNDING))
+        lengths = regions[0].lengths
+        each = np.concatenate(parts, axis=2)[:, -lengths.size :]
+        if self._along is None:
+            c, kind = 6.0 * each[0] / lengths[:, None] ** 3, ENDS
+            intervals = np.array([regions[0].interval] * lengths.size)
+        else:
+            hulls, together = _nested(each, np.array([x.interval for x in regions]))
+            # Of both ends.
+            c, kind = 2.0 * together, CONSTANT
+            intervals = np.repeat(hulls, lengths.size, axis=0)
+        c, radii = np.where(c < NO_BOUND, c, NO_BOUND), np.resize(lengths, len(c))
+        headers = np.stack([radii, np.full(len(c), float(kind)), c.sum(axis=1)], axis=1)
+        return headers, intervals, c
 
     def _tasks(self) -> list[tuple[int, int]]:
         """Ranges of groups with about the same number of evaluations."""
@@ -116,41 +213,60 @@ class NodeBoundsPass:
         cuts = np.unique([0, *cuts, ends.size])
         return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
 
-    def _bound_task(self, task: tuple[int, int]) -> np.ndarray:
-        """Bounds of some groups, shape (radii, groups)."""
-        rows, first, last = self._rows.part(*task)
+    def _bound_task(self, regions: list[Region], task: tuple[int, int]) -> np.ndarray:
+        """Bounds of |r| of some groups in the balls of regions, shape (regions, radii, groups)."""
+        rows, *task_of_rows = self._rows.part(*task)
+        return np.array([self._bound_in(region, rows, *task_of_rows) for region in regions])
+
+    def _bound_in(self, region: Region, rows: GroupRows, first: int, last: int) -> np.ndarray:
+        """Bounds of |r| of a range of groups in the balls of a region, shape (radii, groups)."""
         layout, n_nodes = rows.layout, rows.nodes.z.shape[2]
         counts = layout.starts[:, last] - layout.starts[:, first]
         widths = [len(f.arguments) * n_nodes for f in layout.functions]
         begins = np.cumsum([0, *(n * width for n, width in zip(counts, widths, strict=True))])
         values, norms = np.empty(begins[-1]), np.empty(begins[-1])
-        arguments = (
-            rows.record_of_scales(),
-            self._centre,
-            self._factor,
-            first,
-            last,
-            begins[:-1].copy(),
-        )
+        # Bounds hold in scales themselves, in which predictors are linear.
+        groups = rows.record_of_scales()
+        arguments = groups, region.theta, region.factor, first, last, begins[:-1].copy()
         function("mh_place_nodes")(*arguments, values, norms)
-        weights = np.empty((self.radii.size, KINDS, begins[-1]))
+        weights = np.empty((region.n_kinds, KINDS, begins[-1]))
         for k, term in enumerate(layout.functions):
             part = slice(begins[k], begins[k + 1])
             if counts[k]:
                 numbers = layout.rows[layout.starts[k, first] : layout.starts[k, last]]
                 m = len(term.arguments)
                 some = values[part].reshape(-1, m), norms[part].reshape(-1, m)
-                for r, radius in enumerate(self.radii):
+                for r, radius in enumerate(region.radii[-region.n_kinds :]):
                     weighted = _weights_of(term, np.repeat(numbers, n_nodes), *some, radius)
                     weights[r, :, part] = weighted.reshape(KINDS, -1)
-        suprema = np.empty((self.radii.size, KINDS, last - first, n_nodes))
-        n_kinds = self.radii.size * KINDS
-        function("mh_norms_of_nodes")(*arguments, begins[-1], n_kinds, weights, suprema)
-        c = np.empty((self.radii.size, last - first))
+        suprema = np.empty((region.n_kinds, KINDS, last - first, n_nodes))
+        n_weights = region.n_kinds * KINDS
+        function("mh_norms_of_nodes")(*arguments, begins[-1], n_weights, weights, suprema)
+        bounds = np.empty((region.radii.size, last - first))
+        control, centre = rows.record(), self._reference.centre
         function("mh_bound_groups")(
-            *arguments[:-1], self.radii.size, self.radii, suprema, self._unit, c
+            groups, first, last, region, suprema, control, centre, self._squared, bounds
         )
-        return c
+        return bounds
+
+
+def _nested(bounds: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Nested intervals, shape (slabs, 2), and bounds over each, shape (slabs · lengths, groups).
+
+    They grow from the slab with the smallest `bounds`, shape (slabs, lengths, groups), to either
+    side.
+    """
+    totals = bounds[:, 0].sum(axis=1)
+    low = high = int(np.argmin(totals))
+    hulls, together = [intervals[low]], [bounds[low]]
+    while len(hulls) < len(bounds):
+        if high + 1 == len(bounds) or (low > 0 and totals[low - 1] < totals[high + 1]):
+            low = added = low - 1
+        else:
+            high = added = high + 1
+        hulls.append([intervals[low, 0], intervals[high, 1]])
+        together.append(np.maximum(together[-1], bounds[added]))
+    return np.array(hulls), np.concatenate(together)
 
 
 def _weights_of(

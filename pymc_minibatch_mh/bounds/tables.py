@@ -117,8 +117,9 @@ class Tables:
     heavy: np.ndarray = field(default_factory=lambda: NO_ROWS)
     groups: Groups | None = None
     copy: WhitenedCopy = NO_COPY
-    #: Coordinate that is the square of the one in which bounds hold, or -1.
-    squared: int = -1
+    #: Unit vector along which tables have `intervals`, shape (T, 2); radii are those of the rest.
+    along: np.ndarray | None = None
+    intervals: np.ndarray | None = None
 
     @property
     def key(self) -> str:
@@ -161,7 +162,11 @@ class Tables:
         """Tables without alias tables, for tests that do not sample rows by their bounds."""
         metric = self.compiled_metric
         arrays = no_tables()._replace(
-            headers=self.headers, c=self.c, metric=metric, squared=self.squared
+            headers=self.headers,
+            c=self.c,
+            metric=metric,
+            along=self.along,
+            intervals=self.intervals,
         )
         return arrays if self.groups is None else arrays._replace(**self.groups._asdict())
 

@@ -46,7 +46,15 @@ from pymc_minibatch_mh.model.bambi import is_bambi_model
 from pymc_minibatch_mh.model.factorization import Factorization, factorize
 from pymc_minibatch_mh.model.inputs import as_generator, resolve_model
 from pymc_minibatch_mh.native.bound_tables import TOTAL
-from pymc_minibatch_mh.native.moves import DIRECTIONAL, ENDS, GIVEN, JOINT, KINKED, SHARP
+from pymc_minibatch_mh.native.moves import (
+    CONSTANT,
+    DIRECTIONAL,
+    ENDS,
+    GIVEN,
+    JOINT,
+    KINKED,
+    SHARP,
+)
 from pymc_minibatch_mh.plan.method import Promise
 from pymc_minibatch_mh.progress import show_progress
 from pymc_minibatch_mh.steps import settings as check
@@ -73,6 +81,7 @@ KINDS = {
     GIVEN: "with a metric of the user's own",
     ENDS: "of a group's remainder at either end",
     KINKED: "of rows that meet kinks, at either end",
+    CONSTANT: "of a group's remainders at both ends together",
 }
 
 

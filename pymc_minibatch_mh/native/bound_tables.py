@@ -11,6 +11,7 @@ from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 RADIUS, KIND, TOTAL = range(3)
 NO_ROWS = np.empty(0, np.int64)
 NO_DIRECTIONS = np.empty((0, 0))
+EVERYWHERE = -np.inf, np.inf
 
 
 class Table(record_of("mh_table")):  # type: ignore[misc]
@@ -60,8 +61,9 @@ class BoundTables(NamedTuple):
     shared: np.ndarray = NO_DIRECTIONS
     own: np.ndarray = NO_DIRECTIONS
     each: int = 1
-    #: Coordinate that is the square of the one in which bounds hold, or -1.
-    squared: int = -1
+    #: Unit vector along which tables have `intervals`, shape (T, 2); radii are those of the rest.
+    along: np.ndarray | None = None
+    intervals: np.ndarray | None = None
     #: Prefetched rows of stored data, whose row numbers are then slots of the buffer.
     supply: Supply = NO_SUPPLY
     copy: WhitenedCopy = NO_COPY
@@ -70,8 +72,9 @@ class BoundTables(NamedTuple):
     def tables(self) -> list[Table]:
         """List of the tables, as one record each."""
         arrays = self.c, self.thresholds, self.aliases
+        ends = [EVERYWHERE] * len(self.headers) if self.intervals is None else self.intervals
         return [
-            Table(radius, int(kind), total, *(x[k] if len(x) else None for x in arrays))
+            Table(radius, *ends[k], int(kind), total, *(x[k] if len(x) else None for x in arrays))
             for k, (radius, kind, total) in enumerate(self.headers.tolist())
         ]
 

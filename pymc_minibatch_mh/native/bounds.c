@@ -11,6 +11,7 @@ static const double OUTSIDE = 1.0 + 1e-12;
 /* Inner products of a proposal, and of its projection for each group of rows, if there are any. */
 typedef struct {
     mh_products dots;
+    double low, high; /* of the products of both ends with the vector `along` */
     int64_t n_groups;
     const mh_products *groups;
 } seen;
@@ -75,27 +76,23 @@ static mh_status products_of_groups(const mh_bounds *bounds, const mh_move *move
     return MH_OK;
 }
 
-/* Squared length of a whitened end for bounds that hold in the root of a coordinate x: its whitened
- * coordinates are those of the end, less the whitened unit of x times the squared change of the root. */
-static double length_by_root(const mh_reference *reference, int64_t at, double x,
-                             const double *whitened)
+/* Separate both ends into their products with a unit vector and the squared lengths of the rest. */
+static void split_ends(const double *along, const mh_move *move, int64_t size, seen *out)
 {
-    const int64_t size = reference->size;
-    const double change = sqrt(x) - sqrt(reference->centre[at]);
-    double total = 0.0;
-    for (int64_t i = 0; i < size; i++)
-        total += mh_square(whitened[i] - reference->whitener[i * size + at] * change * change);
-    return total;
+    const double here = mh_inner(along, move->here, size), there = mh_inner(along, move->there, size);
+    out->low = mh_smaller(here, there);
+    out->high = mh_larger(here, there);
+    out->dots.here = mh_larger(0.0, mh_inner(move->here, move->here, size) - here * here);
+    out->dots.there = mh_larger(0.0, mh_inner(move->there, move->there, size) - there * there);
 }
 
 static mh_status see(const mh_bounds *bounds, const mh_reference *reference, const mh_move *move,
                      seen *out, mh_arena *scratch)
 {
-    const int64_t size = reference->size, squared = bounds->squared;
+    const int64_t size = reference->size;
     *out = (seen){0};
-    if (squared >= 0) {
-        out->dots.here = length_by_root(reference, squared, move->position[squared], move->here);
-        out->dots.there = length_by_root(reference, squared, move->new[squared], move->there);
+    if (bounds->along) {
+        split_ends(bounds->along, move, size, out);
         return MH_OK;
     }
     if (bounds->n_groups)
@@ -146,7 +143,8 @@ mh_status mh_smallest_table(const mh_bounds *bounds, const mh_reference *referen
     *table = -1;
     for (int64_t k = 0; k < bounds->n_tables; k++) {
         const mh_table *candidate = bounds->tables + k;
-        if (!(outer <= candidate->radius))
+        if (!(outer <= candidate->radius && candidate->low <= part.low &&
+              part.high <= candidate->high))
             continue;
         if (candidate->kind != known)
             m_k = size_by(bounds, candidate->kind, move, &part, reference);

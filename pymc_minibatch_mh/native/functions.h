@@ -102,7 +102,7 @@ mh_status mh_norms_of_nodes(const mh_groups *groups, const double *theta, const 
  * (n_radii, 4, n, n_nodes), are those of mh_suprema. With `unit`,
  * the whitened coordinates of a unit of the scale, control variates are quadratic in its square, but
  * bounds and w belong to the scale itself. */
-mh_status mh_bound_groups(const mh_groups *groups, const double *theta, const double *factor, int64_t first, int64_t last, int64_t n_radii, const double *radii, const double *suprema, const double *unit, double *c, mh_arena *scratch);
+mh_status mh_bound_groups(const mh_groups *groups, int64_t first, int64_t last, const mh_region *region, const double *suprema, const mh_groups *own, const double *centre, int64_t squared, double *bounds, mh_arena *scratch);
 
 /* ---- effects.c ---- */
 /* Draw the effects z of the groups from `first` to `last` - 1 given a position, (last - first,).

@@ -3,6 +3,10 @@
  * Derivatives are in coordinates w of theta = centre + factor w: see groups.c for the notation. */
 #include "groups.h"
 
+/* Relative rounding error of a difference of log-likelihoods, with its derivatives: 1e-16 times the
+ * number of terms. */
+static const double ROUNDING = 1e-12;
+
 /* Sums over rows, with derivatives in coordinates w of theta = centre + factor w. */
 typedef struct node_sums {
     const mh_groups *groups;
@@ -418,33 +422,99 @@ static double radial_bound(double middle, int64_t n, const double *radii, const 
     return total * (1.0 + 1e-9);
 }
 
-/* Control variates that are quadratic in tau^2 instead of tau: P of order 2 in (beta, tau^2), along a
- * line v of (beta, tau) with y = v_tau, has the derivatives D^3 P = 6 y^2 b.v at the centre and
- * D^4 P = 12 y^4 H, with b.v = (H_tau.v - g_tau y/tau)/(2 tau) and H = (H_tautau - g_tau/tau)/(4 tau^2)
- * from the gradient g and the Hessian in (beta, tau). Subtract the tensor of D^3 P, and write bounds
- * of both; `unit` has the whitened coordinates of a unit of tau. */
-static void subtract_square(const mh_nodes *nodes, const double *unit, const double *scale,
-                            double tau, double *sums, double *hessian, double *tensor,
-                            double *third, double *fourth)
+/* Control variates P of a group that are quadratic in coordinates x: those of theta, but for entry k,
+ * which is the square of theta_k. Along a line v, with y = s.v the change of theta_k,
+ *
+ *     D^3 P = 6 y^2 bend.v,   D^4 P = 12 h y^4,   h the second derivative in x_k. */
+typedef struct control {
+    const mh_groups *groups; /* in coordinates x */
+    const double *centre, *s;
+    int64_t k;
+    mh_nodes nodes; /* at the centre, where P has value and gradient `sums` and a Hessian, in x */
+    node_sums room;
+    double *sums, *hessian, *mean;
+    double *move, *turned; /* of a position: x less the centre, (d,), and dx/dw, (d, d) */
+    double *slope, *products, *bend; /* there: dP/dx, (d,), and the Hessian times `turned` */
+    double *here, *second; /* value and gradient, and Hessian of l - P there, in w */
+} control;
+
+static mh_status room_for_control(const mh_groups *own, const double *centre, int64_t k,
+                                  const double *theta, const double *factor, control *out,
+                                  mh_arena *scratch)
 {
-    const int64_t size = nodes->size;
-    double *mean = sums + 1 + size, *bend = mean + size;
-    mh_fill(sums, 1 + size, 0.0);
-    mh_fill(hessian, size * size, 0.0);
+    const int64_t d = own->size;
+    *out = (control){.groups = own, .centre = centre, .k = k, .s = factor + k * d};
+    MH_TRY(room_for_nodes(own, NULL, 2, &out->room, &out->nodes, scratch));
+    MH_VECTOR(double, vectors, scratch, 2 * (1 + d) + 3 * d);
+    MH_VECTOR(double, matrices, scratch, 4 * d * d);
+    out->sums = vectors;
+    out->here = vectors + 1 + d;
+    out->mean = out->here + 1 + d;
+    out->move = out->mean + d;
+    out->slope = out->move + d;
+    out->hessian = matrices;
+    out->turned = matrices + d * d;
+    out->products = matrices + 2 * d * d;
+    out->second = matrices + 3 * d * d;
+    out->bend = out->products + k * d;
+    for (int64_t i = 0; i < d; i++) {
+        out->move[i] = (i == k ? mh_square(theta[i]) : theta[i]) - centre[i];
+        for (int64_t j = 0; j < d; j++)
+            out->turned[i * d + j] = (i == k ? 2.0 * theta[i] : 1.0) * factor[i * d + j];
+    }
+    return MH_OK;
+}
+
+/* Write value, gradient and Hessian of a group, of which the nodes are known. */
+static void sum_group(const mh_nodes *nodes, double *sums, double *hessian, double *mean)
+{
+    mh_fill(sums, 1 + nodes->size, 0.0);
+    mh_fill(hessian, nodes->size * nodes->size, 0.0);
     add_nodes(nodes, sums, hessian, mean);
-    const double slope = mh_inner(unit, sums + 1, size) / tau;
-    for (int64_t j = 0; j < size; j++)
-        bend[j] = (mh_inner(hessian + j * size, unit, size) - slope * scale[j]) / (2.0 * tau);
-    const double length = mh_inner(scale, scale, size);
-    const double square = (mh_inner_by(hessian, unit, unit, size) - slope) / (4.0 * tau * tau);
-    *third = 6.0 * length * sqrt(mh_inner(bend, bend, size));
-    *fourth = 12.0 * fabs(square) * length * length;
+    sums[0] = mh_log_of_sum(nodes->values, nodes->n_nodes, nodes->shares);
+}
+
+/* Write derivatives of l - P at the position, from the nodes there; return the rounding error of its
+ * value. */
+static mh_status subtract_control(control *p, int64_t g, const mh_nodes *nodes, double *rounding,
+                                  mh_arena *scratch)
+{
+    const int64_t d = nodes->size;
+    MH_TRY(sum_nodes(&p->room, g, p->centre, 2, scratch));
+    sum_group(&p->nodes, p->sums, p->hessian, p->mean);
+    sum_group(nodes, p->here, p->second, p->mean);
+    double size = fabs(p->sums[0]) + fabs(p->here[0]);
+    p->here[0] -= p->sums[0];
+    mh_fill(p->products, d * d, 0.0);
+    for (int64_t i = 0; i < d; i++) {
+        const double bend = mh_inner(p->hessian + i * d, p->move, d), slope = p->sums[1 + i];
+        p->here[0] -= p->move[i] * (slope + 0.5 * bend);
+        size += fabs(p->move[i]) * (fabs(slope) + fabs(bend));
+        p->slope[i] = slope + bend;
+        for (int64_t j = 0; j < d; j++) {
+            mh_add_times(p->products + i * d, p->hessian[i * d + j], p->turned + j * d, d);
+            p->here[1 + j] -= p->slope[i] * p->turned[i * d + j];
+        }
+    }
+    for (int64_t i = 0; i < d; i++)
+        for (int64_t j = 0; j < d; j++) {
+            mh_add_times(p->second + j * d, -p->turned[i * d + j], p->products + i * d, d);
+            p->second[i * d + j] -= 2.0 * p->slope[p->k] * p->s[i] * p->s[j];
+        }
+    *rounding = ROUNDING * size;
+    return MH_OK;
+}
+
+/* Subtract the third derivative of P from a tensor. */
+static void subtract_third(const control *p, double *tensor)
+{
+    const double *s = p->s, *bend = p->bend;
+    const int64_t size = p->groups->size;
     for (int64_t j = 0; j < size; j++)
         for (int64_t k = 0; k < size; k++)
             for (int64_t l = 0; l < size; l++)
                 tensor[(j * size + k) * size + l] -=
-                    2.0 * (scale[j] * scale[k] * bend[l] + scale[j] * bend[k] * scale[l] +
-                           bend[j] * scale[k] * scale[l]);
+                    2.0 * (s[j] * s[k] * bend[l] + s[j] * bend[k] * s[l] + bend[j] * s[k] * s[l]);
 }
 
 /* Whether nodes that their rows make impossible at the centre may be possible in the ball. */
@@ -457,43 +527,102 @@ static int may_appear(const mh_nodes *nodes, const double *log_weights, const mh
     return 0;
 }
 
-mh_status mh_bound_groups(const mh_groups *groups, const double *theta, const double *factor,
-                          int64_t first, int64_t last, int64_t n_radii, const double *radii,
-                          const double *suprema, const double *unit, double *c,
+/* Bounds of a group over the balls of a region. */
+typedef struct group_bounds {
+    const mh_region *region;
+    double value, slope, bend, middle; /* at the position: norms of l - P and of its derivatives */
+    double *third, *fourth;            /* in the balls, (n_radii,) */
+} group_bounds;
+
+/* Bound the derivatives of a group in all balls; `suprema`: (n_kinds, 4, count, n_nodes). */
+static mh_status bound_in_balls(const mh_nodes *nodes, const double *log_weights,
+                                const double *suprema, int64_t count, group_bounds *out,
+                                mh_arena *scratch)
+{
+    const mh_region *region = out->region;
+    const int64_t n = nodes->n_nodes, skipped = region->n_radii - region->n_kinds;
+    for (int64_t r = skipped; r < region->n_radii; r++) {
+        const double *at = suprema + (r - skipped) * 4 * count * n;
+        const mh_suprema over = {at, at + count * n, at + 2 * count * n, at + 3 * count * n};
+        MH_TRY(mh_bound_over_nodes(nodes, &over, region->radii[r], out->third + r,
+                                   out->fourth + r, scratch));
+        if (may_appear(nodes, log_weights, &over))
+            out->third[r] = out->fourth[r] = INFINITY;
+    }
+    for (int64_t r = 0; r < skipped; r++) {
+        out->third[r] = out->third[skipped];
+        out->fourth[r] = out->fourth[skipped];
+    }
+    return MH_OK;
+}
+
+/* Add the third and fourth derivatives of P to those of the group. */
+static void add_control(const control *p, group_bounds *out)
+{
+    const mh_region *region = out->region;
+    const int64_t d = p->groups->size, k = p->k;
+    const double square = mh_inner(p->s, p->s, d);
+    const double third = 6.0 * square * mh_length_of(p->bend, d);
+    const double fourth = 12.0 * square * square * fabs(p->hessian[k * d + k]);
+    for (int64_t r = 0; r < region->n_radii; r++) {
+        out->third[r] += third + region->radii[region->n_radii - 1] * fourth;
+        out->fourth[r] += fourth;
+    }
+}
+
+/* Bound of |l - P| in the ball of radius number r. */
+static double bound_in_ball(const group_bounds *at, int64_t r)
+{
+    const double radius = at->region->radii[r];
+    const double cubic =
+        radial_bound(at->middle, r + 1, at->region->radii, at->third, at->fourth) / 6.0;
+    return (at->value + radius * (at->slope + radius * (0.5 * at->bend + radius * cubic))) *
+           (1.0 + 1e-9);
+}
+
+/* Write what is known of l - P at a position other than the centre of P. */
+static mh_status know_position(control *p, int64_t g, const mh_nodes *nodes, double *tensor,
+                               group_bounds *out, mh_arena *scratch)
+{
+    const int64_t d = nodes->size;
+    double rounding;
+    MH_TRY(subtract_control(p, g, nodes, &rounding, scratch));
+    subtract_third(p, tensor);
+    out->value = fabs(p->here[0]) + rounding;
+    out->slope = mh_length_of(p->here + 1, d);
+    out->bend = mh_length_of(p->second, d * d);
+    return MH_OK;
+}
+
+mh_status mh_bound_groups(const mh_groups *groups, int64_t first, int64_t last,
+                          const mh_region *region, const double *suprema, const mh_groups *own,
+                          const double *centre, int64_t squared, double *bounds,
                           mh_arena *scratch)
 {
     MH_SCOPE(scratch);
     mh_nodes nodes;
     node_sums room;
+    control p;
+    const double *theta = region->theta, *factor = region->factor;
     const int64_t n = groups->n_nodes, size = groups->size, count = last - first;
     MH_VECTOR(double, tensor, scratch, size * size * size);
-    MH_VECTOR(double, sums, scratch, 1 + 3 * size);
-    MH_VECTOR(double, hessian, scratch, size * size);
-    MH_VECTOR(double, third, scratch, n_radii);
-    MH_VECTOR(double, fourth, scratch, n_radii);
+    MH_VECTOR(double, derivatives, scratch, 2 * region->n_radii);
+    group_bounds at = {region, 0.0, 0.0, 0.0, 0.0, derivatives, derivatives + region->n_radii};
     MH_TRY(room_for_nodes(groups, factor, 3, &room, &nodes, scratch));
+    if (squared >= 0)
+        MH_TRY(room_for_control(own, centre, squared, theta, factor, &p, scratch));
     for (int64_t g = 0; g < count; g++) {
-        double middle, third_of_square = 0.0, fourth_of_square = 0.0;
         MH_TRY(sum_nodes(&room, first + g, theta, 3, scratch));
         MH_TRY(mh_tensor_of_nodes(&nodes, tensor, scratch));
-        if (unit) {
-            const int64_t s = groups->scales->coordinate;
-            subtract_square(&nodes, unit, factor + s * size, theta[s], sums, hessian, tensor,
-                            &third_of_square, &fourth_of_square);
+        MH_TRY(bound_in_balls(&nodes, groups->log_weights + (first + g) * n, suprema + g * n, count,
+                              &at, scratch));
+        if (squared >= 0) {
+            MH_TRY(know_position(&p, first + g, &nodes, tensor, &at, scratch));
+            add_control(&p, &at);
         }
-        MH_TRY(mh_norm_of_tensor(tensor, size, &middle, scratch));
-        for (int64_t r = 0; r < n_radii; r++) {
-            const double *at[4];
-            for (int64_t k = 0; k < 4; k++)
-                at[k] = suprema + ((r * 4 + k) * count + g) * n;
-            const mh_suprema over = {at[0], at[1], at[2], at[3]};
-            MH_TRY(mh_bound_over_nodes(&nodes, &over, radii[r], third + r, fourth + r, scratch));
-            if (may_appear(&nodes, groups->log_weights + (first + g) * n, &over))
-                third[r] = fourth[r] = INFINITY;
-            third[r] += third_of_square + radii[r] * fourth_of_square;
-            fourth[r] += fourth_of_square;
-            c[r * count + g] = radial_bound(middle, r + 1, radii, third, fourth);
-        }
+        MH_TRY(mh_norm_of_tensor(tensor, size, &at.middle, scratch));
+        for (int64_t r = 0; r < region->n_radii; r++)
+            bounds[r * count + g] = bound_in_ball(&at, r);
     }
     return MH_OK;
 }

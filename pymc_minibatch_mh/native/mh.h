@@ -158,6 +158,13 @@ typedef struct mh_suprema {
     const double *upward;                  /* of the second derivative, 0 if F_q is concave */
 } mh_suprema;
 
+/* Balls of ascending radii in coordinates w of theta + factor w; in the last `n_kinds` derivatives are
+ * bounded. */
+typedef struct mh_region {
+    int64_t n_radii, n_kinds;
+    const double *theta, *factor, *radii; /* (d,), (d, d) and (n_radii,) */
+} mh_region;
+
 typedef struct mh_rows { /* all rows of a model: terms (linear predictors), graphs, or groups */
     int64_t size, n_terms;      /* number of coordinates d; number of observed variables */
     const int64_t *term_starts; /* first row of each term, then number of all rows, (n_terms + 1,) */
@@ -181,9 +188,10 @@ typedef struct mh_reference {
 /* Kinds of tables of bounds: see moves.c. */
 enum { MH_DIRECTIONAL, MH_JOINT, MH_SHARP, MH_GIVEN, MH_CONSTANT, MH_ENDS, MH_KINKED };
 
-/* Bounds |dU_i| <= c_i M of all rows, for proposals with both ends within a radius. */
+/* Bounds |dU_i| <= c_i M of all rows, for proposals with both ends within a radius, and within an
+ * interval of their products with the vector `along` of all tables. */
 typedef struct mh_table {
-    double radius;
+    double radius, low, high;
     int64_t kind;
     double total;   /* sum of the c_i over rows that can be drawn */
     const float *c; /* (n_rows,) */
@@ -228,9 +236,8 @@ typedef struct mh_bounds { /* bounds on rows, influential rows, and directions o
     const double *shared; /* directions that all rows may depend on, if others belong to groups */
     int64_t n_groups, each;
     const double *own; /* `each` further directions of every group, (n_groups * each, d) */
-    /* Coordinate that is the square of the one in which bounds hold, or -1: M is then the size of the
-     * proposal in whitened coordinates of the root. */
-    int64_t squared;
+    /* Unit vector along which tables have intervals, (d,), or NULL: radii are then those of the rest. */
+    const double *along;
     mh_supply supply;
     mh_copy copy;
 } mh_bounds;

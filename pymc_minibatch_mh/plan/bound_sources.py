@@ -102,7 +102,7 @@ class NodeBounds(DerivedBounds):
 
     def has_made(self, tables: AnyTables) -> bool:
         """Whether tables hold bounds of groups' remainders."""
-        return bool(tables.headers[0, KIND] == ENDS)
+        return bool(tables.headers[0, KIND] in (CONSTANT, ENDS))
 
 
 @dataclass(frozen=True, eq=False)

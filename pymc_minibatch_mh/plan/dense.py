@@ -45,7 +45,9 @@ MOVES, MAX_PASSES = 10_000, 1
 #: Minimum fraction of fetched rows that chains use; below it, a warning is logged.
 MIN_KEPT_SHARE = 0.01
 #: Fields of bounds tables that a file stores.
-TABLE_FIELDS = ("headers", "c", "looseness", "verified", "heavy", "squared")
+TABLE_FIELDS = ("headers", "c", "looseness", "verified", "heavy")
+#: Fields that only tables over slabs have.
+SLAB_FIELDS = ("along", "intervals")
 
 _log = logging.getLogger("pymc")
 
@@ -75,7 +77,8 @@ class DensePlan(Plan):
         tables, copy = None, optional_record("copy", WhitenedCopy, stored)
         if "headers" in stored:
             fields: dict[str, Any] = {name: stored[name] for name in TABLE_FIELDS}
-            fields |= {name: fields[name].item() for name in ("looseness", "verified", "squared")}
+            fields |= {name: fields[name].item() for name in ("looseness", "verified")}
+            fields |= {name: stored.get(name) for name in SLAB_FIELDS}
             groups = optional_record("groups", Groups, stored)
             tables = Tables(**fields, groups=groups, copy=copy.aligned_lines() if copy else NO_COPY)
         return cls(
@@ -103,7 +106,8 @@ class DensePlan(Plan):
                 "model."
             )
         elif isinstance(tables, Tables):
-            arrays |= {name: np.asarray(getattr(tables, name)) for name in TABLE_FIELDS}
+            names = TABLE_FIELDS if tables.along is None else TABLE_FIELDS + SLAB_FIELDS
+            arrays |= {name: np.asarray(getattr(tables, name)) for name in names}
             arrays |= record_arrays("groups", tables.groups)
             arrays |= record_arrays("copy", tables.copy if tables.copy.lines.size else None)
         return arrays

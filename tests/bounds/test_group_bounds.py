@@ -11,7 +11,14 @@ from scipy.special import chdtri
 from helpers.group_families import FAMILIES, made
 from helpers.small_groups import target_of
 from pymc_minibatch_mh.bounds import over_nodes
-from pymc_minibatch_mh.bounds.over_nodes import INNER, NO_BOUND, TAILS, NodeBoundsPass
+from pymc_minibatch_mh.bounds.over_nodes import (
+    ACROSS,
+    ENDS_OF_SLABS,
+    INNER,
+    NO_BOUND,
+    TAILS,
+    NodeBoundsPass,
+)
 from pymc_minibatch_mh.compiled.group_rows import Nodes
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.interval import Interval
@@ -26,8 +33,12 @@ from pymc_minibatch_mh.reference.node_rule import (
 )
 
 N, G = 240, 60
-#: Size of a ball as a share of the posterior's, its tables that are tried, and the least ratio.
-BALLS = {"posterior": (1.0, (0, 1, 2, 3), 0.0), "10": (0.1, (0, 2), 0.2), "100": (0.01, (0,), 0.5)}
+#: Size of regions as a share of the posterior's, their tables that are tried, and the least ratio.
+REGIONS = {
+    "posterior": (1.0, (0, 1, 2, 3, -1), 0.0),
+    "10": (0.1, (0, 2, -4), 0.2),
+    "100": (0.01, (0,), 0.5),
+}
 
 
 def expansion(target: GroupTarget, centre, factor):
@@ -52,37 +63,35 @@ def posterior(name, root=1):
 class Remainders:
     """Remainders of groups at whitened positions w, as shares of their bounds.
 
-    If a coordinate is the square of the scale, positions are whitened in the scale itself.
+    Tables over slabs bound the change between any two positions of a region, so twice |r|.
     """
 
     def __init__(self, target, reference, tables):
-        self.tables, self.size = tables, reference.centre.size
+        self.tables, self.reference, self.size = tables, reference, reference.centre.size
         self.record = target.group_rows.record(2)
-        self.centre, self.squared = reference.centre, tables.squared
-        self.root, self.factor = reference.centre.copy(), reference.factor.copy()
-        if self.squared >= 0:
-            self.root[self.squared] = np.sqrt(reference.centre[self.squared])
-            self.factor[self.squared] /= 2.0 * self.root[self.squared]
-
-    def move_to(self, w):
-        """Return the move from the centre that a whitened position is."""
-        move = self.factor @ w
-        if self.squared >= 0:
-            end = self.root[self.squared] + move[self.squared]
-            move[self.squared] = end**2 - self.centre[self.squared]
-        return move
 
     def ratios(self, table, w, groups):
-        """Return 6 |r(w)| / (c |w|³) of some groups, (groups,)."""
+        """Return 6 |r(w)| / (c |w|³) or 2 |r(w)| / c of some groups, (groups,)."""
         ends = np.zeros((3, self.size))
-        ends[0], ends[2] = self.centre, self.move_to(w)
+        ends[0], ends[2] = self.reference.centre, self.reference.factor @ w
         r, sizes = np.empty((2, groups.size))
         arguments = self.record, ends, groups, groups.size, r, sizes
         assert function("mh_differences_of_groups")(*arguments) == 0
-        c = self.tables.c[table, groups].astype(float)
+        unit = np.linalg.norm(w) ** 3 / 6.0 if self.tables.along is None else 0.5
         # What a remainder is not better known than.
         rounding = 1e-14 * sizes
-        return 6.0 * np.maximum(np.abs(r) - rounding, 0.0) / (c * np.linalg.norm(w) ** 3)
+        c = self.tables.c[table, groups].astype(float)
+        return np.maximum(np.abs(r) - rounding, 0.0) / (c * unit)
+
+    def inside(self, table, w):
+        """Return the nearest position of a table's region, on the line in its two parts."""
+        radius, along = self.tables.headers[table, 0], self.tables.along
+        if along is None:
+            return w * min(1.0, radius / np.linalg.norm(w))
+        # The square of a scale is positive, whatever is rounded.
+        z = np.clip(along @ w, *(1.0 - 1e-12) * self.tables.intervals[table])
+        rest = w - along * (along @ w)
+        return along * z + rest * min(1.0, radius / np.linalg.norm(rest))
 
     def largest(self, table, rng, count=50, n_climbed=3, rounds=25):
         """Return the largest ratio that a random search finds, over all groups."""
@@ -92,6 +101,10 @@ class Remainders:
         lines[: 2 * self.size] = np.concatenate([axes, -axes])[:count]
         lines *= radius / np.linalg.norm(lines, axis=1, keepdims=True)
         lines *= np.resize([1.0, 0.25, 0.6], count)[:, None]
+        if self.tables.along is not None:
+            ends = np.linspace(*self.tables.intervals[table], 10)
+            lines += np.outer(np.resize(ends, count), self.tables.along)
+        lines = np.array([self.inside(table, w) for w in lines])
         found = np.array([self.ratios(table, w, everybody) for w in lines])
         best = found.max(axis=0)
         for g in np.argsort(-best)[:n_climbed]:
@@ -99,7 +112,7 @@ class Remainders:
             for step in np.geomspace(1.0, 0.02, rounds):
                 noise = rng.standard_normal((3, self.size)) / np.sqrt(self.size)
                 for tried in w + step * np.linalg.norm(w) * noise:
-                    inside = tried * min(1.0, radius / np.linalg.norm(tried))
+                    inside = self.inside(table, tried)
                     ratio = self.ratios(table, inside, np.array([g]))[0]
                     if ratio > best[g]:
                         w, best[g] = inside, ratio
@@ -119,20 +132,102 @@ CASES = [(name, 1) for name in FAMILIES]
 CASES += [(name, 2) for name in ("bernoulli", "poisson", "student", "slopes")]
 
 
-@pytest.mark.parametrize("ball", list(BALLS))
+@pytest.mark.parametrize("region", list(REGIONS))
 @pytest.mark.parametrize(("name", "root"), CASES)
-def test_no_remainder_exceeds_its_bound(name, root, ball):
-    """Nor are bounds loose in small balls: some remainder is near its own."""
+def test_no_remainder_exceeds_its_bound(name, root, region):
+    """Nor are bounds loose in small regions: some remainder is near its own."""
     target, reference = posterior(name, root)
-    scale, tried, least = BALLS[ball]
+    scale, tried, least = REGIONS[region]
     smaller, tables = bounded(target, reference, scale)
-    entry = target.compiled.layout.scales[0]
-    assert tables.squared == (-1 if root == 1 else entry.coordinate)
+    assert (tables.along is None) is (root == 1)
     remainders, rng = Remainders(target, smaller, tables), np.random.default_rng(3)
     # Two effects of a few rows may have no bounds in the larger balls.
     found = [remainders.largest(k, rng) for k in tried if k < len(tables.c)]
     assert max(found) <= 1.0
     assert found[0] > least
+
+
+# ---- Slabs between two values of a scale. ----
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "slopes"])
+def test_ellipsoids_hold_all_positions_of_their_slab(name):
+    """And touch some of them."""
+    target, reference = posterior(name, 2)
+    (scale,) = target.compiled.layout.scales
+    k, size, rng = scale.coordinate, reference.centre.size, np.random.default_rng(2)
+    bounding = NodeBoundsPass(target.group_rows, reference)
+    edges = []
+    for _, regions in bounding._slabs(bounding._along):
+        assert {region.n_kinds for region in regions} <= {1, len(ACROSS)}
+        edges.append([region.interval for region in regions])
+        for region in regions:
+            w = rng.standard_normal((4_000, size))
+            along = bounding._along
+            w -= np.outer(w @ along, along)
+            w /= np.linalg.norm(w, axis=1, keepdims=True)
+            z = rng.choice([*region.interval, np.mean(region.interval)], 4_000)
+            for length, radius in zip(region.lengths, region.radii, strict=True):
+                theta = reference.centre + (length * w + np.outer(z, along)) @ reference.factor.T
+                theta[:, k] = np.sqrt(np.maximum(theta[:, k], 0.0))
+                y = np.linalg.solve(region.factor, (theta - region.theta).T)
+                largest = np.linalg.norm(y, axis=0).max()
+                assert 0.9 * radius < largest <= (1.0 + 1e-9) * radius
+    for slabs in edges:
+        ends = np.array(slabs)
+        np.testing.assert_allclose(ends[1:, 0], ends[:-1, 1])
+        first = -reference.centre[k] / np.linalg.norm(reference.factor[k])
+        assert ends[0, 0] == pytest.approx(max(ENDS_OF_SLABS[0], first))
+        assert ends[-1, 1] == pytest.approx(ENDS_OF_SLABS[1])
+
+
+def test_bounds_of_an_interval_are_those_of_its_worst_slab():
+    """Intervals grow from the slab with the least sum to the side with the lesser one."""
+    bounds = np.array([[3.0, 9.0], [2.0, 1.0], [1.0, 1.0], [4.0, 0.5], [2.0, 2.0]])[:, None]
+    intervals = np.array([[k, k + 1.0] for k in range(5)])
+    hulls, together = over_nodes._nested(bounds, intervals)
+    assert hulls.tolist() == [[2, 3], [1, 3], [1, 4], [1, 5], [0, 5]]
+    expected = [[1.0, 1.0], [2.0, 1.0], [4.0, 1.0], [4.0, 2.0], [4.0, 9.0]]
+    assert together.tolist() == expected
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "poisson", "student", "slopes"])
+def test_bounds_near_a_position_are_the_remainder_and_its_derivatives(name):
+    """By differences of remainders along the axes of the ellipsoid."""
+    target, reference = posterior(name, 2)
+    bounding = NodeBoundsPass(target.group_rows, reference)
+    _, regions = next(bounding._slabs(bounding._along))
+    region, size = regions[-1], reference.centre.size
+    (scale,) = target.compiled.layout.scales
+    everybody, record = np.arange(G), target.group_rows.record(2)
+
+    def remainders(y):
+        ends, scales = np.zeros((3, size)), np.empty(G)
+        theta = region.theta + region.factor @ y
+        theta[scale.coordinate] **= 2
+        ends[0], ends[2], out = reference.centre, theta - reference.centre, np.empty(G)
+        arguments = record, ends, everybody, G, out, scales
+        assert function("mh_differences_of_groups")(*arguments) == 0
+        return out
+
+    steps = np.array([1e-12, 1e-3, 2e-3])
+    near = bounding._bound_in(region._replace(radii=steps), target.group_rows, 0, G)
+    h, axes, middle = 1e-2, np.eye(size), remainders(np.zeros(size))
+    slopes = np.array([remainders(h * x) - remainders(-h * x) for x in axes]) / (2.0 * h)
+    bends = [
+        remainders(h * (x + y)) - remainders(h * (x - y)) - remainders(h * (y - x))
+        + remainders(-h * (x + y))
+        for x in axes
+        for y in axes
+    ]  # fmt: skip
+    slope, bend = np.linalg.norm(slopes, axis=0), np.linalg.norm(bends, axis=0) / (4.0 * h**2)
+    some = np.abs(middle) > 1e-4
+    assert some.mean() > 0.5
+    np.testing.assert_allclose(near[0, some], np.abs(middle)[some], rtol=1e-5)
+    found = (near[1] - near[0]) / 1e-3
+    np.testing.assert_allclose(found, slope + 0.5e-3 * bend, rtol=2e-3, atol=1e-5)
+    found = (near[2] - 2.0 * near[1] + near[0]) / 1e-6
+    np.testing.assert_allclose(found, bend, rtol=0.05, atol=1e-3)
 
 
 def test_tables_are_of_ascending_balls():

@@ -8,7 +8,7 @@ import pytest
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, explain, sample
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.native.bound_tables import KIND
-from pymc_minibatch_mh.native.moves import ENDS
+from pymc_minibatch_mh.native.moves import CONSTANT, ENDS
 from pymc_minibatch_mh.plan.groups import GroupsPlan
 
 
@@ -42,7 +42,7 @@ def test_small_groups_are_observations(step):
     assert isinstance(step.plan, GroupsPlan)
     assert step.plan.n_rows == 300
     assert step.plan.reference.size == 3
-    assert (step.tables.headers[:, KIND] == ENDS).all()
+    assert np.isin(step.tables.headers[:, KIND], (CONSTANT, ENDS)).all()
     assert "300 effects 'effect' of 5 rows each integrated out by" in repr(step)
 
 
@@ -77,7 +77,7 @@ def test_a_reason_is_an_error_where_groups_are_asked_for():
 def test_the_coordinate_of_a_weak_scale_is_its_square(tau, root):
     plan = TunaMH(model=panel(2_000, tau=tau), blocks="groups").plan
     assert [scale.root for scale in plan.target.compiled.layout.scales] == [root]
-    assert (plan.tables.squared >= 0) is (root == 2)
+    assert (plan.tables.along is None) is (root == 1)
 
 
 def test_explain_counts_groups_and_the_time_of_their_effects(step, monkeypatch):
@@ -119,7 +119,7 @@ def test_a_saved_step_has_the_same_draws(tmp_path):
     settings = {"chains": 1, "random_seed": 4, "progressbar": False, "tune": 40}
     settings["compute_convergence_checks"] = False
     step = TunaMH(model=panel())
-    assert step.plan.tables.squared == 2
+    assert step.plan.tables.along is not None
     step.save(tmp_path / "step.npz")
     other = TunaMH(model=panel(), prepared=tmp_path / "step.npz")
     assert other.plan.choice == step.plan.choice

@@ -43,8 +43,10 @@ def test_chains_have_room_to_be_wrong():
                 ratios.append((np.abs(move.changes) / move.bounds.clip(1e-300)).max())
             assert abs(move.known) > 1e-4 * np.abs(move.changes).max()
     assert max(ratios) > 0.1
-    # Tables of several balls, none at all, and moves that all groups decide within a ball.
-    assert {(-1, True), (1, False), (2, False), (2, True)} <= kinds
+    # Tables of several regions, none at all, and moves that all groups decide within a region.
+    assert (-1, True) in kinds
+    assert len({table for table, whole in kinds if not whole}) > 3
+    assert any(whole for table, whole in kinds if table >= 0)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -69,23 +71,22 @@ def test_the_compiled_test_accepts_as_enumerated(case, name):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case[1] == 2])
-def test_sizes_of_moves_are_those_in_the_scale_itself(case):
+def test_moves_have_the_smallest_region_with_both_ends(case):
+    """Regions lie between two squares of the scale, and in a ball of what is independent of it."""
     chain = chain_of(*case)
-    centre, unit, positions = chain.reference.centre.copy(), chain.reference.factor.copy(), []
-    for position in chain.positions:
-        positions.append(np.append(position[:2], np.sqrt(position[2])))
-    # By the derivative of the scale by its square.
-    centre[2] = np.sqrt(centre[2])
-    unit[2] /= 2.0 * centre[2]
-    lengths = np.linalg.norm((np.array(positions) - centre) @ np.linalg.inv(unit).T, axis=1)
-    radii = chain.tables.headers[:, 0]
+    moves = chain.positions - chain.reference.centre
+    z = moves[:, 2] / np.linalg.norm(chain.reference.factor[2])
+    w = moves @ chain.reference.whitener.T
+    lengths, headers = np.sqrt((w**2).sum(axis=1) - z**2), chain.tables.headers
+    low, high = chain.tables.intervals.T[:, :, None]
+    holds = (low <= z) & (z <= high) & (lengths <= headers[:, :1])
     for i, j in PAIRS:
+        both = np.flatnonzero(holds[:, i] & holds[:, j])
         table, m = chain.table_of(i, j)
-        longest = max(lengths[i], lengths[j])
-        assert (table < 0) == (longest > radii[-1])
+        assert (table < 0) == (both.size == 0)
         if table >= 0:
-            assert longest <= radii[table]
-            assert m == pytest.approx((lengths[i] ** 3 + lengths[j] ** 3) / 6.0, rel=1e-9)
+            assert table == both[np.argmin(chain.tables.heads_of_drawn[both, 2])]
+            assert m == 1.0
 
 
 # Mutants: of the groups that are drawn ...
