@@ -148,6 +148,8 @@ class EffectMoments(NamedTuple):
         exponentially small errors wherever the effect is between its ends.
         """
         nodes, wide = self.nodes(law, count), self.moves_much(movements)
+        if not wide.any():
+            return nodes
         step = self._steps(count, movements)[wide]
         z = self.mean[wide] + step * (np.arange(count) - 0.5 * (count - 1))
         nodes.z[wide, 0], nodes.log_weights[wide] = z, np.log(step) + law.log_density(z)
