@@ -25,7 +25,7 @@ from pymc_minibatch_mh.bounds.geometry import (
     within_support,
 )
 from pymc_minibatch_mh.bounds.jets import Jets
-from pymc_minibatch_mh.bounds.kinks import (
+from pymc_minibatch_mh.bounds.kink_bounds import (
     FLOAT,
     Beyond,
     beyond_kinks,
