@@ -49,9 +49,10 @@ class EffectLawRecord(NamedTuple):
 def generator_for(position: Array, number: int) -> np.random.Generator:
     """Generator of a stored draw's effects: a function of its position and its number in the chain.
 
-    The key is a hash, so that effects drawn later are the same as those drawn at once.
+    The key is a hash, so that effects drawn later are the same as those drawn at once. It is of
+    the position in single precision, so that another processor's rounding gives the same key.
     """
-    words = np.ascontiguousarray(position, "<f8").tobytes() + int(number).to_bytes(8, "little")
+    words = np.ascontiguousarray(position, "<f4").tobytes() + int(number).to_bytes(8, "little")
     # Not Philox(key=...): its children, one for each range of groups, would be random.
     entropy = int.from_bytes(sha256(words).digest(), "little")
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy)))

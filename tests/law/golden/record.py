@@ -4,6 +4,8 @@ Run in the root of the repository, with ``PYTHONPATH=.:tests:examples``:
 
 ``python -m law.golden.record``
     Write the stored draws and the stored surface anew, which a change of draws has to say why.
+``python -m law.golden.record "small groups"``
+    The same for the combinations that are named: others are left as another processor rounded them.
 ``python -m law.golden.record surface``
     Write the stored surface anew, with names, settings and statistics that are new.
 """
@@ -12,6 +14,7 @@ import inspect
 import json
 import sys
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -80,20 +83,23 @@ def stored(name: str) -> dict[str, np.ndarray]:
         }
 
 
-def recorded() -> dict[str, np.ndarray]:
-    """Return the draws of all combinations: "combination/kind.name" -> array."""
+def recorded(names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Return the draws of combinations: "combination/kind.name" -> array."""
     found = {}
-    for name, combination in COMBINATIONS.items():
+    for name in names:
         with TemporaryDirectory() as folder:
-            draws = drawn(combination, Path(folder))
+            draws = drawn(COMBINATIONS[name], Path(folder))
         found |= {f"{name}/{key}": values for key, values in draws.items()}
     return found
 
 
 def main() -> None:
-    """Record what there is."""
-    if sys.argv[1:] != ["surface"]:
-        np.savez_compressed(DRAWS, **recorded())
+    """Record the combinations that are named, or all; the surface alone for ``surface``."""
+    names = sys.argv[1:] or list(COMBINATIONS)
+    if names != ["surface"]:
+        with np.load(DRAWS, allow_pickle=False) as file:
+            others = {k: file[k] for k in file.files if k.partition("/")[0] not in names}
+        np.savez_compressed(DRAWS, **others | recorded(names))
     SURFACE.write_text(json.dumps(surface(), indent=1) + "\n", encoding="utf-8")
 
 
