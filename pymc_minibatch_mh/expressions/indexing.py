@@ -353,19 +353,24 @@ def _coefficient_tables(exprs: ExprGraph, choices: Sequence[Terms], index: Expr)
 
 
 def _gather_terms(exprs: ExprGraph, terms: Sequence[Monomial], index: Expr) -> Expr | None:
-    places = [term.place for term in terms if isinstance(term.place, int) and not term.monomial]
-    if len(places) < len(terms):
+    """Coordinate of the selected term times its factor; None if not evenly spaced."""
+    numbers = [term.place for term in terms if isinstance(term.place, int) and not term.monomial]
+    gather = _evenly_spaced(exprs, numbers, index) if len(numbers) == len(terms) else None
+    if gather is None:
         return None
-    if 1 < len(set(places)) < len(places):
+    factors = select_expr(exprs, tuple(exprs.constant(term.factor) for term in terms), index)
+    return multiply_exprs(exprs, factors, exprs.coordinate(gather))
+
+
+def _evenly_spaced(exprs: ExprGraph, numbers: list[int], index: Expr) -> Gather | None:
+    if 1 < len(set(numbers)) < len(numbers):
         # Several choices may share a coordinate, such as all groups of one region.
-        found, numbers = np.unique(places, return_inverse=True)
-        places, index = found.tolist(), exprs.lookup(numbers, index)
-    steps = np.diff(places)
+        different, inverse = np.unique(numbers, return_inverse=True)
+        numbers, index = different.tolist(), exprs.lookup(inverse, index)
+    steps = np.diff(numbers)
     if not steps.size or steps[0] == 0 or np.any(steps != steps[0]):
         return None
-    coordinate = exprs.coordinate(Gather(places[0], int(steps[0]), len(places), index))
-    factors = tuple(exprs.constant(term.factor) for term in terms)
-    return multiply_exprs(exprs, select_expr(exprs, factors, index), coordinate)
+    return Gather(numbers[0], int(steps[0]), len(numbers), index)
 
 
 def _select_by_switch(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:

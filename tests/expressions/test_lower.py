@@ -154,6 +154,9 @@ GRAPHS = {
         ]
     ),
     "choice of sums": lambda: (theta[:3] + theta[3:] * pt.as_tensor([1.0, 2.0, 3.0]))[chosen[:, 1]],
+    "choice of weighted entries, some of them equal": lambda: (
+        theta[pt.as_tensor([0, 0, 1, 1, 2, 2])] * pt.as_tensor([1.0, 2.0, 3.0, 0.5, 4.0, 5.0])
+    )[chosen[:, 0]],
     "choice with offsets": lambda: (theta[:3] + pt.as_tensor([1.0, 2.0, 3.0]))[chosen[:, 1]],
     "choice among columns": lambda: pt.exp(rows)[numbers, chosen[:, 0]] * theta[0],
     "fixed places": lambda: theta[[5, 0, -1]] * rows,
