@@ -5,9 +5,9 @@ import pymc as pm
 import pytest
 
 from benchmarks.kinks import change_point, hinge, laplace_errors, quantile_regression
-from pymc_minibatch_mh import BarkerMinibatchMH, TunaMH, sample
+from law.statistical.importance import assert_draws_follow
+from pymc_minibatch_mh import BarkerMinibatchMH, TunaMH
 
-DRAWS, WEIGHTED = 3_000, 3_000
 EXACT = {f.__name__: (f, TunaMH) for f in (quantile_regression, laplace_errors, hinge)}
 CASES = {
     **EXACT,
@@ -16,40 +16,10 @@ CASES = {
 }
 
 
-def importance_moments(model, plan, rng):
-    """Return mean and standard deviation of positions, and the effective number of draws."""
-    reference, parts = plan.reference, plan.target.factorization
-    white = rng.standard_t(7, (WEIGHTED, reference.centre.size))
-    positions = reference.centre + white @ reference.factor.T
-    density, values = model.compile_logp(), parts.values(positions.T).T
-    logs = [
-        float(density({b.name: x[b.start : b.stop].reshape(b.shape) for b in parts.blocks}))
-        + 4.0 * np.log1p(z**2 / 7.0).sum()
-        for x, z in zip(values, white, strict=True)
-    ]
-    weights = np.exp(logs - np.max(logs))
-    weights /= weights.sum()
-    mean = weights @ positions
-    return mean, np.sqrt(weights @ (positions - mean) ** 2), 1.0 / (weights**2).sum()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_posterior_is_that_of_the_density(name):
     declare, method = CASES[name]
     with pm.Model() as model:
         declare(20_000, np.random.default_rng(7))
-    step = method(model=model)
-    trace = sample(step, draws=DRAWS, tune=1_500, chains=2, random_seed=4, progressbar=False)
-    parts = step.plan.target.factorization
-    mean, deviation, effective = importance_moments(model, step.plan, np.random.default_rng(2))
-    assert effective > 150.0
-    for block, rv in zip(parts.blocks, model.free_RVs, strict=True):
-        drawn = trace.posterior[rv.name].to_numpy().reshape(2 * DRAWS, -1)
-        if (transform := model.rvs_to_transforms[rv]) is not None:
-            drawn = transform.forward(drawn, *rv.owner.inputs).eval()
-        place = slice(block.start, block.stop)
-        np.testing.assert_allclose(
-            drawn.mean(axis=0), mean[place], rtol=0.0, atol=0.25 * deviation[place].max()
-        )
-        np.testing.assert_allclose(drawn.std(axis=0), deviation[place], rtol=0.2)
+    assert_draws_follow(model, method(model=model))
