@@ -9,25 +9,12 @@ import re
 from pathlib import Path
 
 from benchmarks.run_gallery import FILE
+from docs.tools.tables import markdown, significant
 from models.gallery.catalogue import EXAMPLES
 
 PAGE = Path(__file__).parents[2] / "tests" / "models" / "gallery" / "README.md"
 MARKED = re.compile(r"(<!-- table -->\n).*?(<!-- end -->)", re.DOTALL)
 VERDICTS = {"exact": "exact", "order 2": "read, no bounds"}
-
-
-def markdown(head, rows):
-    """Return a table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
-
-
-def significant(x):
-    """Return a positive number with about two digits, without an exponent."""
-    if x >= 100.0:
-        return f"{float(f'{x:.2g}'):,.0f}"
-    text = f"{x:.1f}" if x >= 10.0 else f"{float(f'{x:.2g}'):g}"
-    return text.removeprefix("0") if x < 1.0 else text
 
 
 def original(example):

@@ -10,6 +10,7 @@ from pathlib import Path
 from docs.claims.claims import CLAIMS
 from docs.tools.inputs_page import ACCEPTED, on_the_page
 from docs.tools.inputs_page import PAGE as INPUTS
+from docs.tools.tables import markdown
 from helpers.models import FAMILIES
 from law.exactness import law
 from law.statistical.budget import BUDGET, RANDOM
@@ -36,10 +37,8 @@ def markers(name):
 
 
 def table(head, rows):
-    """Return a table; a bar inside a cell is written as one."""
-    lines = [head, ["---"] * len(head), *rows]
-    cells = [[str(cell).replace("|", "\\|") for cell in line] for line in lines]
-    return "\n" + "".join("| " + " | ".join(line) + " |\n" for line in cells) + "\n"
+    """Return a table between empty lines."""
+    return f"\n{markdown(head, rows)}\n"
 
 
 def code(text):

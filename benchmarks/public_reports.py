@@ -1,0 +1,162 @@
+"""Make ``public_reports.json``: sample models of large data that people asked about in public.
+
+Run ``PYTHONPATH=.:tests python -m benchmarks.public_reports [NAME ...]`` in the root folder; no
+names, all models. Each has a process of its own, which reads, prepares and samples it by
+``TunaMH()``, or by ``PenaltyMH()`` if that is refused. Seconds are those of the processor, without
+imports and data, and with nothing compiled before. ``python -m docs.tools.models_page`` writes the
+table.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import arviz as az
+import numpy as np
+
+from benchmarks.public_models.catalogue import MODELS
+from pymc_minibatch_mh import PenaltyMH, TunaMH, sample
+from pymc_minibatch_mh.errors import MinibatchError
+
+FILE = Path(__file__).with_suffix(".json")
+COMMAND = "PYTHONPATH=.:tests python -m benchmarks.public_reports"
+CHAINS, TUNE, DRAWS, SEED = 2, 2_000, 3_000, 1
+#: CPU seconds, imports included, after which a process is ended.
+LIMIT = 150
+STEPS = (TunaMH, PenaltyMH)
+
+
+def say(**figures):
+    """Print figures for the parent, which has them even if this process is ended."""
+    print(json.dumps(figures), flush=True)
+
+
+def prepared(model):
+    """Return the first step that takes a model; say what its construction and refusals took."""
+    for method in STEPS:
+        began = time.process_time()
+        say(step=method.__name__)
+        try:
+            step = method(model=model)
+        except MinibatchError as error:
+            seconds = time.process_time() - began
+            say(**{f"refused_by_{method.__name__}": [seconds, str(error)]})
+        else:
+            say(setup_seconds=time.process_time() - began)
+            return step
+    return None
+
+
+def outside(draws, truth):
+    """Return the numbers behind the data that are outside of 99.9 % of the draws, by name."""
+    away = {}
+    for name, value in truth.items():
+        low, high = draws[name].quantile([0.0005, 0.9995], dim=("chain", "draw")).to_numpy()
+        if np.any((low > value) | (high < value)):
+            away[name] = [np.asarray(each).tolist() for each in (value, low, high)]
+    return away
+
+
+def figures(trace, names, truth):
+    """Return what a trace shows of the chains and of the posterior."""
+    stats, draws = trace["sample_stats"], trace["posterior"].dataset[names]
+    ess = {name: float(values.min()) for name, values in az.ess(draws).data_vars.items()}
+    slowest = min(ess, key=ess.get)
+    return {
+        "read_per_update": float(stats["n_obs"].mean()),
+        "full_pass_share": float(stats["full_pass"].mean()),
+        "acceptance": float(stats["accept"].mean()),
+        "ess": ess[slowest],
+        "slowest": slowest,
+        "rhat": max(float(values.max()) for values in az.rhat(draws).data_vars.values()),
+        "outside": outside(draws, truth),
+    }
+
+
+def measure(name, sizes):
+    """Read, prepare and sample a model, and say what that took."""
+    report = MODELS[name]
+    model = report.build(np.random.default_rng(SEED), **sizes)
+    step = prepared(model)
+    if step is None:
+        return
+    say(rows=step.target.source.n_rows, order=int(step.reference.order))
+    began = time.process_time()
+    trace = sample(
+        step,
+        draws=DRAWS,
+        tune=TUNE,
+        chains=CHAINS,
+        cores=1,
+        random_seed=SEED,
+        quiet=True,
+        compute_convergence_checks=False,
+    )
+    say(sampling_seconds=time.process_time() - began)
+    names = [variable.name for variable in model.free_RVs]
+    say(**figures(trace, names, report.truth))
+
+
+def in_a_process(name, sizes, limit=LIMIT):
+    """Return the figures of a model, by a process that is ended after some CPU seconds."""
+    command = [sys.executable, "-m", "benchmarks.public_reports", name, json.dumps(sizes)]
+    limited = partial(resource.setrlimit, resource.RLIMIT_CPU, (limit, limit))
+    with TemporaryDirectory() as folder:
+        caches = {
+            "NUMBA_CACHE_DIR": f"{folder}/numba",
+            "PYTENSOR_FLAGS": f"base_compiledir={folder}/pytensor",
+        }
+        done = subprocess.run(
+            command,
+            env=os.environ | caches,
+            stdout=subprocess.PIPE,
+            preexec_fn=limited,
+            text=True,
+        )
+    result = {}
+    for line in done.stdout.splitlines():
+        result |= json.loads(line)
+    if done.returncode < 0:
+        # A signal ended it: the limit is passed.
+        return result | {"ended": limit}
+    done.check_returncode()
+    return result
+
+
+def stored():
+    """Return the results so far: name -> figures."""
+    return json.loads(FILE.read_text(encoding="utf-8"))["results"] if FILE.exists() else {}
+
+
+def store(name, result):
+    """Add a result to the file."""
+    results = stored() | {name: result}
+    versions = {library: version(library) for library in ("pymc", "pytensor", "arviz", "numpy")}
+    content = {
+        "command": COMMAND,
+        "draws": [CHAINS, TUNE, DRAWS],
+        "versions": versions,
+        "results": {name: results[name] for name in MODELS if name in results},
+    }
+    FILE.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def main(arguments):
+    """Measure the models that are named, or all; one with sizes in this process."""
+    if len(arguments) == 2 and arguments[1].startswith("{"):
+        measure(arguments[0], json.loads(arguments[1]))
+        return
+    for name in arguments or MODELS:
+        store(name, result := in_a_process(name, {}))
+        print(f"{name}: {result}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,73 @@
+"""The models that people asked about: their results are stored, and the page shows these."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from benchmarks import public_reports
+from benchmarks.public_models.catalogue import MODELS
+from docs.tools.models_page import PAGE, filled, line, refusals
+
+STORED = public_reports.stored()
+PAGE_NOW = PAGE.read_text(encoding="utf-8")
+SAMPLED = {
+    "step": "TunaMH", "setup_seconds": 3.0, "rows": 1_000, "sampling_seconds": 2.0,
+    "read_per_update": 50.0, "ess": 500.0, "rhat": 1.01,
+}  # fmt: skip
+
+
+def test_the_page_shows_the_results():
+    assert [name for name in MODELS if name in STORED] == list(STORED)
+    assert filled(PAGE_NOW, STORED) == PAGE_NOW
+    name = next(iter(STORED))
+    assert filled(PAGE_NOW, STORED | {name: SAMPLED}) != PAGE_NOW
+
+
+def test_simulated_parameters_are_among_the_draws():
+    assert {
+        name: result["outside"] for name, result in STORED.items() if result.get("outside")
+    } == {}
+
+
+def test_a_parameter_outside_of_its_draws_is_told():
+    draws = xr.Dataset({"a": (("chain", "draw", "k"), np.zeros((2, 10, 2)))}, {"k": [0, 1]})
+    assert public_reports.outside(draws, {"a": (0.0, 0.0)}) == {}
+    assert list(public_reports.outside(draws, {"a": (0.0, 0.1)})) == ["a"]
+
+
+def test_a_process_beyond_its_limit_is_ended_and_told():
+    assert public_reports.in_a_process("quantile", {}, limit=1) == {"ended": 1}
+
+
+def test_lines_say_what_became_of_a_model():
+    assert line("quantile", SAMPLED)[3:] == ["1,000", "50.0 (5 %)", "500", "1.010", "3.0", "7"]
+    assert line("quantile", SAMPLED | {"rhat": 1.2})[-1] == "chains disagree"
+    ended = {"step": "TunaMH", "ended": 150}
+    assert line("quantile", ended)[2:] == ["`TunaMH`", *"–––––", "above 150"]
+    refused = {"refused_by_TunaMH": [1.5, "No bound."], "refused_by_PenaltyMH": [0.5, "No mode."]}
+    assert line("quantile", refused)[2] == "none"
+    assert refusals({"quantile": refused}).splitlines()[1:] == [
+        "- `quantile`, by `TunaMH` in 1.5 s: No bound.",
+        "- `quantile`, by `PenaltyMH` in 0.5 s: No mode.",
+    ]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_are_described(name):
+    report = MODELS[name]
+    assert report.kind
+    assert report.source
+    assert (name in PAGE_NOW) == (name in STORED)
+
+
+@pytest.mark.slow
+def test_a_model_is_measured(capsys):
+    public_reports.measure("hurdle_gamma", {"rows": 3_000})
+    result = {}
+    for printed in capsys.readouterr().out.splitlines():
+        result |= json.loads(printed)
+    assert (result["step"], result["rows"], result["outside"]) == ("TunaMH", 3_000, {})
+    assert result["ess"] > 400.0
+    assert result["read_per_update"] < 150.0
