@@ -21,7 +21,7 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Second
 from pytensor.scan.op import Scan
 from pytensor.sparse.type import SparseTensorType
-from pytensor.tensor.basic import Alloc, AllocDiag, ARange, ExtractDiag, Join, Split
+from pytensor.tensor.basic import Alloc, AllocDiag, ARange, ExtractDiag, Join, Nonzero, Split
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp, SearchsortedOp
@@ -49,12 +49,8 @@ _BY_ROW_AND_COLUMN = (Dot, SolveTriangular, Solve, CholeskySolve)
 #: Operations that set or increase some entries.
 type _Setting = IncSubtensor | AdvancedIncSubtensor
 
-#: Advice in messages: for models that need NUTS, for boolean masks, and for sparse matrices.
+#: Advice in messages: for models that need NUTS, and for sparse matrices.
 USE_NUTS = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'
-USE_SELECTED_DATA = (
-    "Select from the data before the model, for example x[keep] * b. If the other rows are "
-    "censored and stand in a pm.Potential, declare all of them as one pm.Censored(...)."
-)
 USE_DENSE_ARRAY = (
     "Give the model a dense array, for example pm.math.dot(X.toarray(), b), write group effects "
     "with an index, for example a[group], or sample it with pm.NUTS()."
@@ -271,7 +267,11 @@ def _separate_columns(op: Blockwise, node: Apply, core_axis: int, walk: Walk) ->
 def _axis_indices(
     op: Subtensor | AdvancedSubtensor | _Setting, x: Variable, index: Sequence[Variable]
 ) -> list:
-    entries = list(indices_from_subtensor(index, op.idx_list))
+    entries: list[Any] = []
+    for entry in indices_from_subtensor(index, op.idx_list):
+        # A mask stands for the indices of its true entries, an array for each of its axes.
+        mask = isinstance(entry, Variable) and entry.type.dtype == "bool" and entry.type.ndim > 0
+        entries += entry.nonzero() if mask else [entry]
     return entries + [slice(None)] * (x.type.ndim - len(entries))
 
 
@@ -288,14 +288,17 @@ def _rebuild_advanced_index(op: AdvancedSubtensor, node: Apply, axis: int, walk:
     x = node.inputs[0]
     entries = _axis_indices(op, x, node.inputs[1:])
     arrays = _adjacent_arrays(op, entries)
-    if any(entries[k].type.dtype == "bool" for k in arrays):
-        raise MixedRowsError(op, "a boolean mask selects observations", USE_SELECTED_DATA)
     width = max(entries[k].type.ndim for k in arrays)
     first = arrays[0]
     if first <= axis < first + width:
         return _select_entries(x, entries, axis - first - width, walk)
     source = axis if axis < first else axis - width + len(arrays)
     return _index_whole(x, source, entries, op, walk)
+
+
+@rebuild_output.register(Nonzero)
+def _rebuild_true_entries(op: Nonzero, node: Apply, axis: int, walk: Walk) -> Variable:
+    raise MixedRowsError(op, "parameters choose the observations by a boolean mask")
 
 
 def _adjacent_arrays(op: Op, entries: Sequence[Any]) -> list[int]:

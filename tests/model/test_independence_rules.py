@@ -250,11 +250,18 @@ def test_a_sparse_matrix_is_named_with_the_way_to_a_dense_one(graph, name):
     assert_rows(sparse.dense_from_sparse(SPARSE) @ b)
 
 
-def test_a_mask_is_refused_with_the_way_to_censored_rows():
-    with pytest.raises(
-        UnsupportedModelError, match=r"boolean mask .* as one pm\.Censored\(\.\.\.\)\."
-    ):
-        term_of((shared(X) * b)[:, 0][shared(np.arange(N) % 2 == 0)], 3)
+@pytest.mark.parametrize("mask", [np.arange(N) != 2, X > -0.5], ids=["of rows", "of entries"])
+@pytest.mark.parametrize("of", [np.asarray, shared])
+def test_a_mask_of_data_stands_for_the_indices_of_its_true_entries(mask, of):
+    predictor = shared(X) * b if mask.ndim == 2 else (shared(X) * b)[:, 0]
+    # Rows of a test are numbered up to 5.
+    predictor = pt.concatenate([predictor, predictor])
+    assert_rows(predictor[of(np.concatenate([mask, mask]))], 2 * int(mask.sum()))
+
+
+def test_a_mask_of_parameters_is_refused():
+    with pytest.raises(UnsupportedModelError, match=r"parameters choose .* by a boolean mask"):
+        term_of((shared(X) * b)[:, 0][pt.gt((shared(X) @ b), 0.0)], 3)
 
 
 def test_an_operation_that_has_other_shapes_for_a_batch_is_refused_by_name(monkeypatch):

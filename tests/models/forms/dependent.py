@@ -139,10 +139,10 @@ def kernel(d):
     respond(d, pt.exp(-distance / pm.HalfNormal("l")) @ pm.Normal("a", shape=d.n))
 
 
-@mixing.form("mask of a predictor")
-def mask(d):
-    twice = pt.as_tensor(d("twice", np.tile(d.raw.x, 2)))
-    respond(d, (twice * pm.Normal("b"))[np.repeat([True, False], d.n)])
+@mixing.form("mask of a predictor that parameters choose")
+def mask_of_parameters(d):
+    twice = pt.as_tensor(d("twice", np.tile(d.raw.x, 2))) * pm.Normal("b")
+    respond(d, twice[pt.gt(twice, 0.0)])
 
 
 @mixing.form("all entries in one vector")

@@ -78,6 +78,12 @@ def rows_chosen(d):
     respond(d, twice[d("keep", np.repeat([True, False], d.n))] * pm.Normal("b"))
 
 
+@columns.form("mask of a predictor")
+def mask(d):
+    twice = pt.as_tensor(d("twice", np.tile(d.raw.x, 2)))
+    respond(d, (twice * pm.Normal("b"))[np.repeat([True, False], d.n)])
+
+
 @columns.form("standardised in the model")
 def standardised(d):
     x = pt.as_tensor(d.x)
