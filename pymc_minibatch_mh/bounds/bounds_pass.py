@@ -209,7 +209,7 @@ class RowPass:
         def fill_chunk(chunk: tuple[int, int, int]) -> None:
             k, first, last = chunk
             function = self._functions[k]
-            data, step = RowData(function, slice(first, last)), _chunk_length(function)
+            data, step = RowData(function, slice(first, last)), chunk_length(function)
             for begin in range(0, last - first, step):
                 end = min(begin + step, last - first)
                 begins = starts[k] + first + begin
@@ -220,7 +220,7 @@ class RowPass:
             pass
 
     def _read_at_once(self, function: RowFunction) -> int:
-        return _chunk_length(function)
+        return chunk_length(function)
 
     @property
     def _n_rows(self) -> int:
@@ -589,7 +589,7 @@ def _fits_memory(n_bytes: int) -> bool:
     return False
 
 
-def _chunk_length(function: RowFunction) -> int:
+def chunk_length(function: RowFunction) -> int:
     """Number of rows per chunk: fewer with many linear predictors, whose pairs take memory."""
     many = max(len(function.arguments) / MAX_ARGUMENTS, 1.0)
     return int(CHUNK / many**2)

@@ -8,7 +8,7 @@ central moments under p if exponents are linear. Other summands of a log-likelih
 partial derivatives, and added. docs/background/derivation.md proves the bounds of the moments.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,17 +20,20 @@ from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, derivative_suprema, pair_of
 from pymc_minibatch_mh.expressions.graph import Expr
 from pymc_minibatch_mh.expressions.log_sums import (
+    SEVERAL,
     LogSum,
     NonlinearParts,
     Weights,
-    choice_branches,
     nonlinear_parts,
+    parts_of_branches,
 )
 from pymc_minibatch_mh.functions.interval import RELATIVE, TINY, Array, Interval
 from pymc_minibatch_mh.structure.row_function import MAX_ARGUMENTS, RowData, RowFunction
 
 #: Largest third central moment of a distribution on an interval of length one: 1/(6√3).
 LARGEST_THIRD = np.sqrt(3.0) / 18.0
+#: Largest mean of |x - E x|³ of a distribution on an interval of length one.
+LARGEST_CUBE = 0.125
 #: Factor that exceeds the rounding errors of a dozen operations and of eigenvalues.
 ROUNDED = 1.0 + 100.0 * RELATIVE
 
@@ -244,9 +247,7 @@ def _sum_of_products(weights: Weights, data: RowData) -> tuple[Array, Array]:
 
 
 type Places = NDArray[np.int64]
-
-#: Minimum number of exponentials for bounds by moments: softplus, with two, has exact derivatives.
-SEVERAL = 3
+type Branch = tuple[Places, RowData, NonlinearParts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,39 +271,64 @@ def use_sum_bound(function: RowFunction, order: int) -> bool:
         return True
     if order == 1 or len(function.arguments) == 1:
         return False
-    several = any(len(s.terms) >= SEVERAL for part in _parts_of(function) for s in part.log_sums)
+    several = any(
+        len(s.terms) >= SEVERAL
+        for part in parts_of_branches(function.exprs, function.root)
+        for s in part.log_sums
+    )
     return several or is_nonlinear_mixture(function)
 
 
 def is_nonlinear_mixture(function: RowFunction) -> bool:
     """Whether rows are logarithms of sums of exponentials of nonlinear functions."""
-    return any(part.mixture for part in _parts_of(function))
+    return any(part.mixture for part in parts_of_branches(function.exprs, function.root))
 
 
-def _parts_of(function: RowFunction) -> list[NonlinearParts]:
-    return [nonlinear_parts(function.exprs, branch) for branch in choice_branches(function.root)]
+def softmax_units(function: RowFunction, data: RowData, geometry: Geometry) -> Array:
+    """Numbers g of rows of a softmax: third derivatives are <= g³ |a| |b| |c| at every position.
+
+    The directions are in the whitened coordinates of `geometry`, whose centres are not used.
+    With one coordinate, g is for the direction that a single effect moves all exponents in.
+    """
+    total = np.zeros(data.rows.size)
+    for log_sum, rows in _rows_by_log_sum(list(_branches_of(function, data))):
+        some = data.part(rows)
+        factor = np.abs(_sum_of_products(log_sum.factor, some)[0])
+        distances = _linear_exponents(log_sum, some, geometry.part(rows)).distances()
+        total[rows] += factor * LARGEST_CUBE * distances.max(axis=(1, 2)) ** 3
+    return np.asarray(np.cbrt(total) * ROUNDED)
 
 
 def pair_by_parts(
     function: RowFunction, data: RowData, place: Geometry, region: Region
 ) -> tuple[Array, Array]:
     """Bounds c_i and c̃_i of some rows as sums over the summands of their log-likelihood."""
-    total = np.zeros((2, data.rows.size))
-    # Branches usually share one logarithm of a sum, which is bounded once for all of them.
-    shared: dict[tuple[Expr, Weights], tuple[LogSum, list[Places]]] = {}
-    for rows, some, branch in branches_by_data(function.root, data):
-        parts = nonlinear_parts(function.exprs, branch)
-        for log_sum in parts.log_sums:
-            key = log_sum.core, log_sum.factor
-            shared.setdefault(key, (log_sum, []))[1].append(rows)
+    total, branches = np.zeros((2, data.rows.size)), list(_branches_of(function, data))
+    for rows, some, parts in branches:
         if parts.mixture or parts.others:
             total[:, rows] += _bounds_of_sum(function, parts, some, place.part(rows), region)
-    for log_sum, found in shared.values():
-        rows = np.sort(np.concatenate(found))
+    for log_sum, rows in _rows_by_log_sum(branches):
         some = data.part(rows)
         pair = log_sum_bounds(log_sum, some, place.part(rows), region.radius, region.order)
         total[:, rows] += region.inverse_temperature * np.stack(np.broadcast_arrays(*pair))
     return total[0], total[1]
+
+
+def _branches_of(function: RowFunction, data: RowData) -> Iterator[Branch]:
+    """Row indices, row data and nonlinear summands of each branch that is selected by data."""
+    for rows, some, branch in branches_by_data(function.root, data):
+        yield rows, some, nonlinear_parts(function.exprs, branch)
+
+
+def _rows_by_log_sum(branches: Sequence[Branch]) -> Iterator[tuple[LogSum, Places]]:
+    """Each logarithm of a sum, which branches usually share, with the rows of all its branches."""
+    shared: dict[tuple[Expr, Weights], tuple[LogSum, list[Places]]] = {}
+    for rows, _, parts in branches:
+        for log_sum in parts.log_sums:
+            key = log_sum.core, log_sum.factor
+            shared.setdefault(key, (log_sum, []))[1].append(rows)
+    for log_sum, found in shared.values():
+        yield log_sum, np.sort(np.concatenate(found))
 
 
 def _bounds_of_sum(

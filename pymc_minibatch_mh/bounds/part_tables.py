@@ -4,6 +4,11 @@ Third derivatives D_abc of a row are bounded over the box of its linear predicto
 group effects within their radii. With typical sizes n_a of the predictors, g_a = max over b, c of
 (D_abc n_a n_b n_c)^(1/3) / n_a satisfies D_abc <= g_a g_b g_c: a row is bounded like a
 function of Σ g_a u_a alone, with a third derivative of at most 1.
+
+An effect that multiplies other data in each alternative of a softmax moves all predictors along one
+direction. The third derivative of log Σ exp(l_k) is the joint third central moment of its
+directions, at most the product of their (E|x - E x|³)^(1/3) (Hölder), each at most half the range
+of x over the alternatives: no box, no pieces, and an alternative that does not move counts as 0.
 """
 
 from collections.abc import Sequence
@@ -18,11 +23,14 @@ from pymc_minibatch_mh.bounds.bounds_pass import (
     BOUNDING,
     TRIAL_ROWS,
     best_cuts,
+    chunk_length,
     explain_unbounded,
     rounded_up,
 )
-from pymc_minibatch_mh.bounds.geometry import within_support
+from pymc_minibatch_mh.bounds.exponential_sums import softmax_units
+from pymc_minibatch_mh.bounds.geometry import Geometry, within_support
 from pymc_minibatch_mh.bounds.remainder import derivative_suprema
+from pymc_minibatch_mh.expressions.log_sums import is_softmax
 from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 from pymc_minibatch_mh.native.elements import Ends, Parts
@@ -119,6 +127,13 @@ def _parts_of(
     )
 
 
+def _geometry_along(moved: Array) -> Geometry:
+    """Predictors that change by `moved`, shape (m, rows, n), times n coordinates."""
+    centre = Interval.point(np.zeros(()))
+    norms = np.linalg.norm(moved, axis=2) * _ROUNDING
+    return Geometry(len(moved) * (centre,), tuple(norms), tuple(moved))
+
+
 class _RowBounds:
     """Coefficients of effects in the bounds of rows: s_i of common, z_if of group effects."""
 
@@ -144,8 +159,10 @@ class _RowBounds:
         self.radius = float(np.sqrt(chdtri(n, BORDER_TAIL))) if n else 0.0
         self._pieces = [self._worthwhile_pieces(k) for k in range(len(functions))]
 
-    def _worthwhile_pieces(self, term: int) -> Sequence[int]:
-        """Number of pieces of each linear predictor's interval, chosen on a few rows of a term."""
+    def _worthwhile_pieces(self, term: int) -> Sequence[int] | None:
+        """Number of pieces of each predictor's interval, by a few rows; None for a softmax."""
+        if is_softmax(self._functions[term].exprs, self._functions[term].root):
+            return None
         read = next(one for one in self._rows.read_chunks if one.term == term)
         some = np.unique(np.linspace(0, read.border.shape[1] - 1, TRIAL_ROWS).astype(np.int64))
         total = cache(partial(self._typical_total, read, some))
@@ -161,12 +178,34 @@ class _RowBounds:
 
     def of(self, read: Read) -> tuple[Array, Array]:
         """Coefficients s_i, shape (rows,), and z_if, (all factors, rows), of a chunk of rows."""
-        return self._of_rows(read, np.arange(read.border.shape[1]), self._pieces[read.term])
+        rows = np.arange(read.border.shape[1])
+        pieces = self._pieces[read.term]
+        if pieces is not None:
+            return self._of_rows(read, rows, pieces)
+        size = chunk_length(self._functions[read.term])
+        parts = [self._of_softmax(read, rows[k : k + size]) for k in range(0, rows.size, size)]
+        border, weights = zip(*parts, strict=True)
+        return np.concatenate(border), np.concatenate(weights, axis=1)
+
+    def _data_of(self, read: Read, some: np.ndarray) -> RowData:
+        start = read.first - int(self._starts[read.term])
+        return RowData(self._functions[read.term], start + some)
+
+    def _of_softmax(self, read: Read, some: np.ndarray) -> tuple[Array, Array]:
+        function, part = self._functions[read.term], read.of_rows(some)
+        data = self._data_of(read, some)
+        moved = self._rows.argument_directions(part, self._fixed, self._response)
+        border = softmax_units(function, data, _geometry_along(moved))
+        weights = [
+            softmax_units(function, data, _geometry_along(z[..., None])) for z in part.weights
+        ]
+        # Effects that move one predictor along one direction add up with their signs.
+        signs = np.sign(part.weights.sum(axis=1)) if self.signed else 1.0
+        return border, signs * np.reshape(weights, part.numbers.shape)
 
     def _of_rows(self, read: Read, some: np.ndarray, pieces: Sequence[int]) -> tuple[Array, Array]:
-        function, start = self._functions[read.term], read.first - int(self._starts[read.term])
-        data = RowData(function, start + some)
-        part = read.of_rows(some)
+        function, part = self._functions[read.term], read.of_rows(some)
+        data = self._data_of(read, some)
         norms, reach, typical = self._argument_norms(part)
         boxes = self._argument_boxes(function, part, reach)
         bounded = derivative_suprema(function, data, boxes, 3, pieces)
@@ -174,7 +213,7 @@ class _RowBounds:
         for index, largest in bounded.items():
             whole = np.prod([typical[a] for a in index], axis=0) * largest
             if not np.isfinite(whole).all():
-                row = start + int(some[np.flatnonzero(~np.isfinite(whole))[0]])
+                row = int(data.rows[np.flatnonzero(~np.isfinite(whole))[0]])
                 one = RowData(function, np.array([row]))
                 raise explain_unbounded(function, one, boxes, 3, row)
             for a in index:

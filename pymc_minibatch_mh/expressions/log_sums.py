@@ -10,12 +10,21 @@ from dataclasses import dataclass
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh.expressions.arithmetic import add_exprs
-from pymc_minibatch_mh.expressions.graph import Argument, Expr, ExprGraph
-from pymc_minibatch_mh.expressions.patterns import is_a, product_factors, subexpressions, sum_parts
+from pymc_minibatch_mh.expressions.arithmetic import add_exprs, subtract_exprs
+from pymc_minibatch_mh.expressions.graph import Argument, Expr, ExprGraph, without_value
+from pymc_minibatch_mh.expressions.patterns import (
+    constant_value,
+    is_a,
+    product_factors,
+    scaled_core,
+    subexpressions,
+    sum_parts,
+)
 
 #: Maximum number of exponentials in a merged logarithm.
 MAX_EXPONENTIALS = 256
+#: Minimum number of exponentials for bounds by moments: softplus, with two, has exact derivatives.
+SEVERAL = 3
 
 #: `Product`: the factors of a product of data; `Weights`: a sum of such products.
 Product = tuple[Expr, ...]
@@ -92,16 +101,46 @@ def _expand_summands(
         elsewhere = exprs.node(scalar.switch, (condition, exprs.zero, exprs.one))
         return spread + _expand_summands(exprs, no, (*data, elsewhere))
     own, core = _split_data(expr)
-    if core is None or core is expr:
-        return [(data, expr)]
-    return _expand_summands(exprs, core, (*data, *own))
+    if core is not None and core is not expr:
+        return _expand_summands(exprs, core, (*data, *own))
+    merged = _merge_subtracted(exprs, expr) if is_a(expr, scalar_math.Softplus) else expr
+    return [(data, expr)] if merged is expr else _expand_summands(exprs, merged, data)
+
+
+def _merge_subtracted(exprs: ExprGraph, expr: Expr) -> Expr:
+    """Write softplus(c - softplus(x)) as softplus(c + softplus(x - c)) - softplus(x).
+
+    It stems from a summand 1, as of a reference alternative, that comes last: the nest merges, and
+    the rest cancels.
+    """
+    parts = sum_parts(expr.inputs[0])
+    for part in parts:
+        core, sign = scaled_core(exprs, part)
+        if is_a(core, scalar_math.Softplus) and constant_value(sign) == -1.0:
+            rest, x = add_exprs(exprs, *without_value(parts, part)), core.inputs[0]
+            inner = exprs.node(scalar_math.softplus, (subtract_exprs(exprs, x, rest),))
+            nest = exprs.node(scalar_math.softplus, (add_exprs(exprs, rest, inner),))
+            return add_exprs(exprs, nest, part)
+    return expr
 
 
 def max_joint_arguments(exprs: ExprGraph, root: Expr) -> int:
     """Maximum number of linear predictors in a nonlinear summand that is not a log-sum."""
-    parts = [nonlinear_parts(exprs, branch) for branch in choice_branches(root)]
+    parts = parts_of_branches(exprs, root)
     joint = [x for part in parts for x in (*part.others, *part.mixture)]
     return max((sum(isinstance(y, Argument) for y in subexpressions(x)) for x in joint), default=0)
+
+
+def is_softmax(exprs: ExprGraph, root: Expr) -> bool:
+    """Whether all nonlinear summands are logarithms of sums, and some of several exponentials."""
+    parts = parts_of_branches(exprs, root)
+    sizes = [len(log_sum.terms) for part in parts for log_sum in part.log_sums]
+    return max(sizes, default=0) >= SEVERAL and not any(p.mixture or p.others for p in parts)
+
+
+def parts_of_branches(exprs: ExprGraph, root: Expr) -> list[NonlinearParts]:
+    """Nonlinear summands of each branch that is selected by data."""
+    return [nonlinear_parts(exprs, branch) for branch in choice_branches(root)]
 
 
 def choice_branches(root: Expr) -> Iterator[Expr]:

@@ -40,7 +40,11 @@ from pymc_minibatch_mh.reference.newton import newton_search
 from pymc_minibatch_mh.reference.smoothing import find_smoothed, is_averaged
 from pymc_minibatch_mh.structure.predictors import indexed_coordinates, read_coordinates
 from pymc_minibatch_mh.structure.random_effects import RandomEffects
-from pymc_minibatch_mh.structure.row_function import RowFunction, predictor_forms
+from pymc_minibatch_mh.structure.row_function import (
+    RowFunction,
+    predictor_forms,
+    softmax_coefficients,
+)
 from pymc_minibatch_mh.structure.scales import find_scales, read_by_slopes
 
 #: Comparison with the model: maximum number of points; maximum number of evaluated rows.
@@ -106,6 +110,13 @@ class Target:
         if isinstance(self.row_functions, BoundsError):
             return 0
         return len(indexed_coordinates(predictor_forms(self.row_functions)))
+
+    @cached_property
+    def n_in_softmax(self) -> int:
+        """Number of these that multiply data of several alternatives in each row of a softmax."""
+        if isinstance(self.row_functions, BoundsError):
+            return 0
+        return len(softmax_coefficients(self.row_functions))
 
     @cached_property
     def element_rows(self) -> ElementRows:

@@ -138,8 +138,9 @@ def _check_blocked(name: str, value: Any) -> bool:
     return True
 
 
-#: Minimum number of indexed effects for which "auto" accepts or rejects one at a time.
-MIN_EFFECTS = 200
+#: Minimum number of indexed effects for which "auto" accepts or rejects one at a time; of effects
+#: in several alternatives of a softmax, whose joint bounds are looser.
+MIN_EFFECTS, MIN_IN_SOFTMAX = 200, 20
 #: Error message for an invalid limit on the number of observations.
 _NO_LIMIT = (
     "is not a number of observations. Give one of 0 or more, math.inf for no limit, or 'auto'."
@@ -185,8 +186,9 @@ class SharedSettings(ReadingSettings):
         groups are the observations, and stored draws have exact draws of the effects. True accepts
         effects one at a time, each from the observations of its own group; False proposes all
         parameters jointly. "auto", for 200 effects or more, uses "groups" if a row's group has at
-        most 70 rows on average, else True. Both need effects that an index of the data chooses, and
-        a prior that is a sum over them; True also needs derived bounds. See
+        most 70 rows on average, else True, which it also uses for 20 effects or more that multiply
+        data of several alternatives of a softmax. Both need effects that an index of the data
+        chooses, and a prior that is a sum over them; True also needs derived bounds. See
         :mod:`pymc_minibatch_mh.plan.groups` and :mod:`pymc_minibatch_mh.native.elements`.
     proposal : Proposal or "auto"
         Such as :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
@@ -351,9 +353,10 @@ class SharedSettings(ReadingSettings):
         apart = refused or stored or method.refuses_elements
         if self.blocks == "auto":
             many = target.n_elements >= MIN_EFFECTS
+            several = many or target.n_in_softmax >= MIN_IN_SOFTMAX
             return EffectMoves(
                 "where possible" if many and not refused else "never",
-                "where possible" if many and not apart else "never",
+                "where possible" if several and not apart else "never",
             )
         why_not = refused if self.blocks == "groups" else apart
         if self.blocks and why_not:

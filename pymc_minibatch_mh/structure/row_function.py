@@ -5,6 +5,7 @@ u_1..u_m, such as η_i = x_i β + a[g_i] and log σ: l_i(θ) = f(u_i(θ); data_i
 symbolically. Predictors that differ by a constant or a factor count once.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
@@ -30,12 +31,12 @@ from pymc_minibatch_mh.expressions.graph import (
     Monomial,
 )
 from pymc_minibatch_mh.expressions.kinks import with_kinks_outside
-from pymc_minibatch_mh.expressions.log_sums import max_joint_arguments
+from pymc_minibatch_mh.expressions.log_sums import is_softmax, max_joint_arguments
 from pymc_minibatch_mh.expressions.lower import Leaves, constant_exprs, fill_array, lower_graph
 from pymc_minibatch_mh.functions.base import numpy_function, operation_name
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.independence import Likelihood
-from pymc_minibatch_mh.structure.predictors import LinearForm, Predictors
+from pymc_minibatch_mh.structure.predictors import LinearForm, Predictors, indexed_coordinates
 
 #: Maximum number of linear predictors in a summand; more have too many derivatives to bound.
 MAX_ARGUMENTS = 10
@@ -148,13 +149,34 @@ def _batch_leaves(exprs: ExprGraph, term: Likelihood) -> Leaves:
     leaves = {term.length: constant_exprs(exprs, np.int64(1))}
     for number, (column, batch) in enumerate(term.batches):
         entry = partial(exprs.data, number, dtype=np.dtype(batch.type.dtype))
-        leaves[batch] = fill_array(column.row_shape, entry)[np.newaxis]
+        entries = fill_array(column.row_shape, entry)
+        entries[_are_zero(column)] = exprs.constant(0.0)
+        leaves[batch] = entries[np.newaxis]
     return leaves
+
+
+def _are_zero(column: Column) -> np.ndarray:
+    """Entries that are 0 in all rows in memory, such as the utility of a reference alternative.
+
+    As data, they could be -inf, so a softmax with them would be a nest of conditions.
+    """
+    values = column.values
+    if not isinstance(values, np.ndarray) or values.dtype.kind != "f" or not len(column.rows_first):
+        return np.zeros(column.row_shape, dtype=bool)
+    zero = column.rows_first[0] == 0.0
+    return ~column.rows_first.any(axis=0) if zero.any() else zero
 
 
 def predictor_forms(functions: Sequence[RowFunction]) -> list[LinearForm]:
     """Linear predictors of all terms."""
     return [form for function in functions for form in function.arguments]
+
+
+def softmax_coefficients(functions: Sequence[RowFunction]) -> set[int]:
+    """Indexed coordinates that multiply data of several alternatives in each row of a softmax."""
+    softmax = [f for f in functions if is_softmax(f.exprs, f.root)]
+    counts = [Counter(k for u in f.arguments for k in indexed_coordinates([u])) for f in softmax]
+    return {k for count in counts for k, times in count.items() if times > 1}
 
 
 def with_rows(function: RowFunction, read: ArrayRows) -> RowFunction:

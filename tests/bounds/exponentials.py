@@ -22,8 +22,20 @@ def classes(n_classes, rows, columns=2):
     y = np.argmax(scores + rng.gumbel(size=scores.shape), axis=1)
     with pm.Model() as model:
         B = pm.Normal("B", 0.0, 1.0, shape=(columns, n_classes - 1))
-        logits = pt.concatenate([pt.zeros((rows, 1)), pm.Data("X", X) @ B], axis=1)
+        logits = pt.concatenate([np.zeros((rows, 1)), pm.Data("X", X) @ B], axis=1)
         pm.Categorical("y", logit_p=logits, observed=y)
+    return model
+
+
+def reference_last(rows):
+    """Four classes, of which data of zeros say that the last is the reference."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(rows, 2))
+    y = np.argmax(X @ rng.normal(size=(2, 4)) + rng.gumbel(size=(rows, 4)), axis=1)
+    with pm.Model() as model:
+        B = pm.Normal("B", 0.0, 1.0, shape=(2, 3))
+        logits = pt.concatenate([X @ B, np.zeros((rows, 1))], axis=1)
+        pm.Categorical("y", p=pm.math.softmax(logits, axis=1), observed=y)
     return model
 
 
@@ -54,6 +66,7 @@ EXPONENTIALS = {
     "four_classes": lambda rows: classes(4, rows),
     "seven_classes": lambda rows: classes(7, rows),
     "twelve_classes": lambda rows: classes(12, rows),
+    "reference_last": reference_last,
     "counts": counts,
     "clusters": clusters,
 }

@@ -12,9 +12,10 @@ from pymc_minibatch_mh.reference.target import Target
 #: Models that steps are tested on elsewhere, and others whose sums alone are.
 SUMMED = of_kind("groups", "sums of groups")
 
-#: Models that between them have crossed factors, signs that matter or not, slopes, and rows that
-#: read no group, or two of one. The prior of correlated effects compiles for longest.
-FAST = ("logistic", "normal", "slopes", "over_time", "two_terms", "at_grounds")
+#: Models that between them have crossed factors, signs that matter or not, slopes, rows that read
+#: no group, or two of one, and effects in several predictors. The prior of correlated effects
+#: compiles for longest.
+FAST = ("logistic", "normal", "slopes", "over_time", "two_terms", "at_grounds", "choices")
 
 
 @cache

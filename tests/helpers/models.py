@@ -594,6 +594,22 @@ def at_grounds(rng):
     pm.Poisson("y", pm.math.exp(eta), observed=rng.poisson(np.exp(0.2 + 0.3 * x)))
 
 
+@model("groups", 17)
+def choices(rng):
+    """Choices among three offers, with each person's coefficients of price and quality."""
+    n = 1_200
+    g, price, quality = rng.integers(0, 12, n), *rng.normal(size=(2, n, 3))
+    true = np.array([-1.0, 0.6]) + 0.5 * rng.normal(size=(12, 2))
+    utility = np.array([0.0, 0.3, -0.4]) + true[g, :1] * price + true[g, 1:] * quality
+    chosen = (utility + rng.gumbel(size=(n, 3))).argmax(axis=1)
+    level = pt.concatenate([[0.0], pm.Normal("level", 0.0, 1.0, shape=2)])
+    mu, tau = pm.Normal("mu", 0.0, 1.0, shape=2), pm.HalfNormal("tau", 1.0, shape=2)
+    z = pm.Normal("z", 0.0, 1.0, shape=12)
+    liking = pm.Normal("liking", mu[1], tau[1], shape=12)
+    value = (mu[0] + tau[0] * z)[g][:, None] * price + liking[g][:, None] * quality
+    pm.Categorical("y", p=pm.math.softmax(level + value, axis=1), observed=chosen)
+
+
 @model("sums of groups", 11)
 def three_factors(rng):
     n = 1_100

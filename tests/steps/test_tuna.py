@@ -10,10 +10,13 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from helpers.altered import with_method
+from helpers.grouped import target_of
 from helpers.in_library import decide_by_width, rate, thin
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.plan.plan import EffectMoves
 from pymc_minibatch_mh.steps import tuna as poisson
+from pymc_minibatch_mh.steps.tuna import TunaSettings
 
 FORMS = [("best", 0.0), ("best", 0.4), ("best", 30.0), ("paper", 0.0), ("paper", 0.4)]
 FORMS += [("paper", 30.0), ("factorized", 0.0)]
@@ -213,3 +216,23 @@ def test_an_automatic_chi_needs_no_full_passes(step):
 
 def test_an_automatic_chi_that_reads_all_rows_is_found_to_be_too_large(step):
     assert share_of_full_passes(step, 200, 200, before=1.0) < 0.05
+
+
+def choices(alternatives):
+    """Return choices by coefficients of 25 persons, which multiply data of some alternatives."""
+    rng = np.random.default_rng(3)
+    person, data = rng.integers(0, 25, 1_000), rng.normal(size=(1_000, 3))
+    data[:, alternatives:] = 0.0
+    with pm.Model() as model:
+        effect = pm.Normal("effect", 0.0, 1.0, shape=25)[person]
+        columns = [effect * x if k < alternatives else 0.0 * x for k, x in enumerate(data.T)]
+        value = pm.Normal("level", 0.0, 1.0, shape=3) + pm.math.stack(columns, axis=1)
+        pm.Categorical("y", p=pm.math.softmax(value, axis=1), observed=rng.integers(0, 3, 1_000))
+    return model
+
+
+@pytest.mark.parametrize(("alternatives", "by_elements"), [(3, "where possible"), (1, "never")])
+def test_effects_in_several_alternatives_move_one_at_a_time_even_if_few(alternatives, by_elements):
+    settings = TunaSettings()
+    moves = settings.moves_for(settings.method("best", None), target_of(choices(alternatives)))
+    assert moves == EffectMoves("never", by_elements)

@@ -222,6 +222,13 @@ def categorical_reference(d):
     pm.Categorical("y", p=pm.math.softmax(logits, axis=1), observed=d.classes)
 
 
+@classed.form("coefficients of each person, in data of each class")
+def categorical_people(d):
+    price = (pm.Normal("mu") + pm.HalfNormal("tau") * pm.Normal("z", shape=4))[d.g]
+    p = pm.math.softmax(pm.Normal("B", shape=3) + price[:, None] * d.X, axis=1)
+    pm.Categorical("y", p=p, observed=d.classes)
+
+
 @classed.form("probabilities of groups", trap=GROUPS)
 def categorical_groups(d):
     pm.Categorical("y", p=pm.Dirichlet("P", np.ones((4, 3)))[d.g], observed=d.classes)
