@@ -133,6 +133,8 @@ MAX_FORMS_TO_RANK = 200
 #: Maximum relative difference of coefficients that count as equal.
 ROUNDING = 1e-13
 
+#: Minimum number of lines of a grid of coordinates that is a single grouping factor.
+MIN_LINES = 5
 #: Data factors and coordinate of a monomial; monomials with equal keys can be added.
 _Key = tuple[tuple[Expr, ...], CoordinateIndex]
 Terms = Sequence[Monomial]
@@ -354,15 +356,21 @@ def _coefficient_tables(exprs: ExprGraph, choices: Sequence[Terms], index: Expr)
 
 def _gather_terms(exprs: ExprGraph, terms: Sequence[Monomial], index: Expr) -> Expr | None:
     """Coordinate of the selected term times its factor; None if not evenly spaced."""
-    numbers = [term.place for term in terms if isinstance(term.place, int) and not term.monomial]
-    gather = _evenly_spaced(exprs, numbers, index) if len(numbers) == len(terms) else None
+    if any(term.monomial for term in terms):
+        return None
+    gather = _evenly_spaced(exprs, [term.place for term in terms], index)
     if gather is None:
         return None
     factors = select_expr(exprs, tuple(exprs.constant(term.factor) for term in terms), index)
     return multiply_exprs(exprs, factors, exprs.coordinate(gather))
 
 
-def _evenly_spaced(exprs: ExprGraph, numbers: list[int], index: Expr) -> Gather | None:
+def _evenly_spaced(
+    exprs: ExprGraph, coordinates: Sequence[CoordinateIndex], index: Expr
+) -> Gather | None:
+    numbers = [x for x in coordinates if isinstance(x, int)]
+    if len(numbers) < len(coordinates):
+        return _in_grid(exprs, coordinates, index)
     if 1 < len(set(numbers)) < len(numbers):
         # Several choices may share a coordinate, such as all groups of one region.
         different, inverse = np.unique(numbers, return_inverse=True)
@@ -371,6 +379,28 @@ def _evenly_spaced(exprs: ExprGraph, numbers: list[int], index: Expr) -> Gather 
     if not steps.size or steps[0] == 0 or np.any(steps != steps[0]):
         return None
     return Gather(numbers[0], int(steps[0]), len(numbers), index)
+
+
+def _in_grid(
+    exprs: ExprGraph, coordinates: Sequence[CoordinateIndex], index: Expr
+) -> Gather | None:
+    """Coordinate of a grid that two indices select, selected by one index.
+
+    A grid of few lines is several grouping factors, whose effects the prior may couple.
+    """
+    lines = [x for x in coordinates if isinstance(x, Gather)]
+    alike = len({(x.step, x.size, x.index) for x in lines}) == 1
+    if len(lines) < len(coordinates) or len(lines) < MIN_LINES or not alike:
+        return None
+    within, across = lines[0], _evenly_spaced(exprs, [x.first for x in lines], index)
+    if across is None:
+        return None
+    fine, coarse = sorted((within, across), key=lambda x: x.step)
+    if coarse.step != fine.step * fine.size:
+        return None
+    along = [exprs.lookup(x.step // fine.step * np.arange(x.size), x.index) for x in (fine, coarse)]
+    number = apply_operation(exprs, scalar.add, *along)
+    return Gather(across.first, fine.step, fine.size * coarse.size, number)
 
 
 def _select_by_switch(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:

@@ -125,6 +125,16 @@ def in_pairs():
     normal(effect[GROUP, 0] + effect[GROUP, 1] * X)
 
 
+def of_outcomes():
+    effect = pm.MvNormal("effect", np.zeros(4), np.eye(4) + 0.5, shape=(G, 4)).T
+    normal(effect[OTHER % 4, GROUP])
+
+
+def cells():
+    effect = pm.Normal("effect", 0.0, pm.HalfNormal("tau", 1.0), shape=(6, G))
+    normal(effect[OTHER % 6, GROUP])
+
+
 def correlated():
     scale = pm.HalfNormal.dist(1.0, shape=2)
     root, _, _ = pm.LKJCholeskyCov("root", n=2, eta=2.0, sd_dist=scale)
@@ -174,6 +184,8 @@ SEPARABLE = {
     with_potential: ("effect 12", "", "tau_log__"),
     matrix: ("effect 12, effect 12", "", "tau_log__"),
     in_pairs: ("effect 12, effect 12", "", ""),
+    of_outcomes: ("effect 12, effect 12, effect 12, effect 12", "", ""),
+    cells: ("effect 72", "", "tau_log__"),
     correlated: ("effect 12, effect 12", "", "root_cholesky-cov-packed__"),
     by_a_root: ("effect 12, effect 12", "", "root_cholesky-cov-packed__"),
     by_a_product: ("effect 12, effect 12", "", ""),

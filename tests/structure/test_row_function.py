@@ -90,6 +90,22 @@ def crossed_groups_with_slopes():
     normal(B[g, h, 0] + B[g, h, 1] * x)
 
 
+LINE = np.random.default_rng(3).integers(-6, 6, N)
+
+
+@model
+def cells_of_grids():
+    a, b = pm.Normal("a", shape=(6, 4)), pm.Normal("b", shape=(3, 5, 6))
+    normal(a[LINE, g] + x * 2.0 * b[classes - 3, g, LINE])
+
+
+@model
+def cells_of_a_grid_on_its_side_or_by_lines():
+    a, of_line = pm.Normal("a", shape=(5, 6)), np.array([2, 1, 1, 2, 2])
+    apart = pm.Normal("b", shape=(5, 7))[:, ::2]
+    normal(a.T[LINE, g - 4] + x * a[of_line][g, LINE] + apart[classes, g])
+
+
 @model
 def a_choice_between_predictors_that_may_be_missing():
     xs = pt.as_tensor(np.where(ones == 1, x, np.nan))
@@ -299,6 +315,14 @@ OF_FAMILIES = {
 def test_rows_are_put_together_again(name):
     found = kinds(assert_put_together_again(built(MODELS[name])))
     assert found == ARGUMENTS.get(name, found)
+
+
+def test_cells_of_a_grid_are_one_grouping_factor():
+    (function,) = functions_of(MODELS["cells_of_grids"])
+    gathers = [term.place for term in function.arguments[0].terms]
+    assert sorted((place.first, place.step, place.size) for place in gathers) == [
+        (0, 1, 24), (24, 1, 30), (54, 1, 30), (84, 1, 30),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", fast(FAMILIES))
