@@ -2,9 +2,9 @@
 
 A group has |r(w)| <= c |w|³/6 for whitened w in a ball: c averages the third derivative along the
 way from the centre, where it is computed; further out, bounds of the fourth derivative over nested
-balls add to it. If the coordinate is the square of a scale, positions are covered by slabs, each
-between two values of the scale, and |r| is bounded in ellipsoids about the middle of each slab,
-where r and three derivatives are computed.
+balls add to it. If the coordinate is the square of a scale, or fewer groups are drawn by it,
+positions are covered by slabs, each between two values of a scale, and |r| is bounded in ellipsoids
+about the middle of each slab, where r and three derivatives are computed.
 
 Rows enter by their derivatives D over the intervals of their predictors: with directions v_a of
 length n_a, |Σ D x_a x_b ...| <= Σ ω_a x_a² along any unit vector, x_a its product with v_a, and
@@ -25,7 +25,7 @@ from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING
 from pymc_minibatch_mh.bounds.jets import Jet, Jets
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, n_orderings
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.compiled.group_rows import GroupRows
+from pymc_minibatch_mh.compiled.group_rows import GroupRows, ScaleRecord
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.native.bound_tables import RADIUS, TOTAL
@@ -43,6 +43,11 @@ ENDS_OF_SLABS = -4.5, 5.3
 #: Slabs that are tried: half width in standard deviations of the scale, number of balls in which
 #: derivatives are bounded, and share of all groups up to which drawing fewer saves little.
 SLABS = (1.5, 1, 0.0), (0.75, 1, 0.0), (0.5, len(ACROSS), 1.0 / 300.0)
+#: Ends of slabs along an entry of the factor of two effects, in its standard deviations; width of
+#: their ellipsoids along it, relative to that across; share of a ball's width that tells which
+#: entry bounds depend on.
+ENDS_ALONG = np.array([-4.5, -3.0, -2.0, -1.25, -0.75, -0.25, 0.25, 0.75, 1.25, 2.0, 3.0, 4.5])
+ASPECT, NARROWED = 0.7, 0.25
 #: Number of normal proposals for which influential groups are chosen.
 TYPICAL_MOVES = 1_000
 #: Number of ranges of groups in a forecast, and groups in each; number of groups drawn in an update
@@ -73,6 +78,17 @@ class Region(NamedTuple):
     interval: tuple[float, float] = (-np.inf, np.inf)
 
 
+class Cover(NamedTuple):
+    """Regions that hold all likely positions: slabs along a unit vector, or balls if it is None.
+
+    Groups are not worth a finer cover if these draw at most this `share` of them, or few.
+    """
+
+    regions: list[Region]
+    along: np.ndarray | None
+    share: float = 0.0
+
+
 class NodeBoundsPass:
     """Bounds of all groups around a centre, over balls with several radii or over slabs."""
 
@@ -89,41 +105,32 @@ class NodeBoundsPass:
     def tables(self) -> Tables:
         """Bounds of all groups; BoundsError if a group has none over the smallest region."""
         report_stage(BOUNDING)
-        regions = self._regions()
-        headers, intervals, c = self._tables_of(regions, self._tasks())
-        without = ~(c < NO_BOUND)
-        usable = np.flatnonzero(without.mean(axis=1) <= MAX_WITHOUT)
+        cover = self._best_cover()
+        headers, intervals, c = self._tables_of(cover, self._tasks())
+        usable = _usable(c)
         if not usable.size:
-            group = int(np.argmax(without[0]))
+            group = int(np.argmax(c[0]))
             name = self._rows.layout.groups.name
             raise BoundsError(f"group {group} of {name!r} has no bound over the trust region")
         c = c[usable].astype(np.float32)
         c = np.nextafter(c, np.float32(np.inf))
         headers, intervals = headers[usable], intervals[usable]
         headers[:, TOTAL] = c.sum(axis=1, dtype=np.float64)
-        heavy = self._influential_groups(headers, intervals, c)
-        if self._along is None:
+        heavy = _influential_groups(self._mean_sizes(cover.along, headers, intervals) @ c)[0]
+        if cover.along is None:
             return Tables(headers, c, 1.0, heavy=heavy)
-        return Tables(headers, c, 1.0, heavy=heavy, along=self._along, intervals=intervals)
+        return Tables(headers, c, 1.0, heavy=heavy, along=cover.along, intervals=intervals)
 
-    def _influential_groups(
-        self, headers: np.ndarray, intervals: np.ndarray, c: np.ndarray
+    def _mean_sizes(
+        self, axis: np.ndarray | None, headers: np.ndarray, intervals: np.ndarray
     ) -> np.ndarray:
-        """Groups that every update evaluates: as many as make it evaluate fewest on average."""
-        each = self._mean_sizes(headers, intervals) @ c
-        order = np.argsort(-each, kind="stable")
-        drawn = np.append(np.cumsum(each[order][::-1])[::-1], 0.0)
-        count = int(np.argmin(np.arange(drawn.size) + drawn))
-        return np.sort(order[:count]).astype(np.int64)
-
-    def _mean_sizes(self, headers: np.ndarray, intervals: np.ndarray) -> np.ndarray:
         """Mean over typical moves of the size M by each table, 0 in moves that use another one."""
         rng = np.random.default_rng(PREPARATION_SEED)
         ends = rng.standard_normal((TYPICAL_MOVES, 2, self._reference.size))
-        along = np.zeros(ends.shape[:2]) if self._along is None else ends @ self._along
+        along = np.zeros(ends.shape[:2]) if axis is None else ends @ axis
         lengths = np.sqrt((ends**2).sum(axis=2) - along**2)
         sizes = np.ones(TYPICAL_MOVES)
-        if self._along is None:
+        if axis is None:
             sizes = (lengths**3).sum(axis=1) / 6.0
         low, high = intervals.T[:, :, None, None]
         holds = (low <= along) & (along <= high) & (lengths <= headers[:, RADIUS, None, None])
@@ -131,38 +138,83 @@ class NodeBoundsPass:
         table, some = np.argmin(totals, axis=0), np.isfinite(totals).any(axis=0)
         return np.bincount(table[some], sizes[some], len(headers)) / TYPICAL_MOVES
 
-    def _regions(self) -> list[Region]:
-        """Regions that are as small as the number of groups that are drawn asks for."""
+    def _best_cover(self) -> Cover:
+        """Cover by which fewest groups are drawn, of those until few are."""
         n_groups = self._rows.layout.n_groups
         firsts = np.linspace(0, n_groups - TRIAL_GROUPS, TRIALS).astype(int).clip(0)
         trials = [(k, min(k + TRIAL_GROUPS, n_groups)) for k in np.unique(firsts).tolist()]
         tried = sum(last - first for first, last in trials) / n_groups
-        best: list[Region] = []
-        drawn = np.inf
-        for share, regions in self._balls() if self._along is None else self._slabs(self._along):
-            if best and drawn <= max(FEW_GROUPS, share * n_groups):
+        best, least = Cover([], None), np.inf
+        for cover in self._covers(trials):
+            if least <= max(FEW_GROUPS, cover.share * n_groups):
                 break
-            headers, intervals = self._tables_of(regions, trials)[:2]
-            best = regions
-            drawn = self._mean_sizes(headers, intervals) @ headers[:, TOTAL] / tried
+            headers, intervals, c = self._tables_of(cover, trials)
+            usable, read = _usable(c), np.inf
+            if usable.size:
+                sizes = self._mean_sizes(cover.along, headers[usable], intervals[usable])
+                read = _influential_groups(sizes @ c[usable])[1] / tried
+            if not best.regions or read <= least:
+                best, least = cover, read
         return best
 
-    def _balls(self) -> Iterator[tuple[float, list[Region]]]:
+    def _covers(self, trials: list[tuple[int, int]]) -> Iterator[Cover]:
+        """Covers from coarse to fine ones; `trials` are ranges of groups that stand for all."""
+        if self._along is not None:
+            yield from self._slabs(self._along)
+            return
+        yield from self._balls()
+        if len(self._rows.layout.offsets) > 1:
+            scale = min(self._rows.layout.scales, key=partial(self._narrowed, trials))
+            yield self._slabs_along(scale)
+
+    def _balls_of_mode(self) -> np.ndarray:
+        """Radii of the balls about the centre."""
+        return np.sqrt([chdtri(self._reference.size, tail) for tail in TAILS])
+
+    def _balls(self) -> Iterator[Cover]:
         """Balls about the centre, without and with inner ones."""
         reference = self._reference
-        outer = np.sqrt([chdtri(reference.size, tail) for tail in TAILS])
+        outer = self._balls_of_mode()
         for inner in (outer[:0], outer[0] * np.array(INNER)):
             radii = np.concatenate([inner, outer])
-            yield 0.0, [Region(reference.centre, reference.factor, radii, radii.size, outer)]
+            ball = Region(reference.centre, reference.factor, radii, radii.size, outer)
+            yield Cover([ball], None)
 
-    def _slabs(self, along: np.ndarray) -> Iterator[tuple[float, list[Region]]]:
+    def _narrowed(self, trials: list[tuple[int, int]], scale: ScaleRecord) -> float:
+        """Sum of bounds in a ball that is narrow along an entry of the effects' factor."""
+        factor, radius = self._reference.factor, self._balls_of_mode()[1:2]
+        along = _unit(factor[scale.coordinate])
+        narrow = factor - (1.0 - NARROWED) * np.outer(factor @ along, along)
+        ball = Region(self._reference.centre, narrow, radius, 1, radius)
+        return float(self._tables_of(Cover([ball], None), trials)[2].sum())
+
+    def _slabs_along(self, scale: ScaleRecord) -> Cover:
+        """Ellipsoids about the middles of slabs along an entry of the effects' factor."""
+        reference, k = self._reference, scale.coordinate
+        along, size = _unit(reference.factor[k]), float(np.linalg.norm(reference.factor[k]))
+        line = reference.factor @ along
+        sideways, ends = reference.factor - np.outer(line, along), ENDS_ALONG
+        if scale.row == scale.column:
+            # Standard deviations are positive.
+            first = -reference.centre[k] / size
+            ends = np.unique(np.maximum(ends, first))
+        rest = np.sqrt([chdtri(max(reference.size - 1, 1), tail) for tail in ACROSS])
+        radii, regions = np.hypot(ASPECT * rest[0], rest), []
+        for low, high in pairwise(ends.tolist()):
+            factor = sideways + np.outer(line, along) * (high - low) / (2.0 * ASPECT * rest[0])
+            theta = reference.centre + line * (low + high) / 2.0
+            regions.append(Region(theta, factor, radii, radii.size, rest, (low, high)))
+        return Cover(regions, along)
+
+    def _slabs(self, along: np.ndarray) -> Iterator[Cover]:
         """Slabs of equal widths in the scale, ascending, from coarse to fine ones."""
         length, square = self._length, self._reference.centre[self._squared]
         low, high = np.sqrt(np.maximum(square + length * np.array(ENDS_OF_SLABS), 0.0))
         for half_width, n_kinds, share in SLABS:
             count = np.ceil((high - low) * np.sqrt(square) / (half_width * length))
             edges = np.linspace(low, high, int(count) + 1)
-            yield share, [self._slab(*pair, along, n_kinds) for pair in pairwise(edges)]
+            slabs = [self._slab(*pair, along, n_kinds) for pair in pairwise(edges)]
+            yield Cover(slabs, along, share)
 
     def _slab(self, low: float, high: float, along: np.ndarray, n_kinds: int) -> Region:
         """Ellipsoids about the middle of a slab between two values of the scale τ.
@@ -186,13 +238,13 @@ class NodeBoundsPass:
         return Region(theta, factor, np.hypot(reach[0], reach), n_kinds, rest, interval)
 
     def _tables_of(
-        self, regions: list[Region], tasks: list[tuple[int, int]]
+        self, cover: Cover, tasks: list[tuple[int, int]]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Headers and intervals of tables, shapes (T, 3) and (T, 2), and bounds of some groups."""
+        regions, lengths = cover.regions, cover.regions[0].lengths
         parts = list(on_all_cores(partial(self._bound_task, regions), tasks, BOUNDING))
-        lengths = regions[0].lengths
         each = np.concatenate(parts, axis=2)[:, -lengths.size :]
-        if self._along is None:
+        if cover.along is None:
             c, kind = 6.0 * each[0] / lengths[:, None] ** 3, ENDS
             intervals = np.array([regions[0].interval] * lengths.size)
         else:
@@ -243,11 +295,33 @@ class NodeBoundsPass:
         n_weights = region.n_kinds * KINDS
         function("mh_norms_of_nodes")(*arguments, begins[-1], n_weights, weights, suprema)
         bounds = np.empty((region.radii.size, last - first))
-        control, centre = rows.record(), self._reference.centre
+        centre = self._reference.centre
+        control = None if region.theta is centre else rows.record()
         function("mh_bound_groups")(
             groups, first, last, region, suprema, control, centre, self._squared, bounds
         )
         return bounds
+
+
+def _unit(vector: np.ndarray) -> np.ndarray:
+    return vector / np.linalg.norm(vector)
+
+
+def _usable(c: np.ndarray) -> np.ndarray:
+    """Tables in which most groups have a bound."""
+    return np.flatnonzero((c >= NO_BOUND).mean(axis=1) <= MAX_WITHOUT)
+
+
+def _influential_groups(drawn: np.ndarray) -> tuple[np.ndarray, float]:
+    """Groups that every update evaluates, and number of groups that it evaluates on average.
+
+    The groups are as many as make this number least; `drawn` has expected draws of each group.
+    """
+    order = np.argsort(-drawn, kind="stable")
+    rest = np.append(np.cumsum(drawn[order][::-1])[::-1], 0.0)
+    read = np.arange(rest.size) + rest
+    count = int(np.argmin(read))
+    return np.sort(order[:count]).astype(np.int64), float(read[count])
 
 
 def _nested(bounds: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -423,7 +423,8 @@ static double radial_bound(double middle, int64_t n, const double *radii, const 
 }
 
 /* Control variates P of a group that are quadratic in coordinates x: those of theta, but for entry k,
- * which is the square of theta_k. Along a line v, with y = s.v the change of theta_k,
+ * if k is not negative, which is the square of theta_k. Along a line v, with y = s.v the change of
+ * theta_k,
  *
  *     D^3 P = 6 y^2 bend.v,   D^4 P = 12 h y^4,   h the second derivative in x_k. */
 typedef struct control {
@@ -443,7 +444,8 @@ static mh_status room_for_control(const mh_groups *own, const double *centre, in
                                   mh_arena *scratch)
 {
     const int64_t d = own->size;
-    *out = (control){.groups = own, .centre = centre, .k = k, .s = factor + k * d};
+    *out = (control){.groups = own, .centre = centre, .k = k};
+    out->s = k < 0 ? NULL : factor + k * d;
     MH_TRY(room_for_nodes(own, NULL, 2, &out->room, &out->nodes, scratch));
     MH_VECTOR(double, vectors, scratch, 2 * (1 + d) + 3 * d);
     MH_VECTOR(double, matrices, scratch, 4 * d * d);
@@ -456,7 +458,7 @@ static mh_status room_for_control(const mh_groups *own, const double *centre, in
     out->turned = matrices + d * d;
     out->products = matrices + 2 * d * d;
     out->second = matrices + 3 * d * d;
-    out->bend = out->products + k * d;
+    out->bend = k < 0 ? NULL : out->products + k * d;
     for (int64_t i = 0; i < d; i++) {
         out->move[i] = (i == k ? mh_square(theta[i]) : theta[i]) - centre[i];
         for (int64_t j = 0; j < d; j++)
@@ -499,7 +501,8 @@ static mh_status subtract_control(control *p, int64_t g, const mh_nodes *nodes, 
     for (int64_t i = 0; i < d; i++)
         for (int64_t j = 0; j < d; j++) {
             mh_add_times(p->second + j * d, -p->turned[i * d + j], p->products + i * d, d);
-            p->second[i * d + j] -= 2.0 * p->slope[p->k] * p->s[i] * p->s[j];
+            if (p->k >= 0)
+                p->second[i * d + j] -= 2.0 * p->slope[p->k] * p->s[i] * p->s[j];
         }
     *rounding = ROUNDING * size;
     return MH_OK;
@@ -509,7 +512,7 @@ static mh_status subtract_control(control *p, int64_t g, const mh_nodes *nodes, 
 static void subtract_third(const control *p, double *tensor)
 {
     const double *s = p->s, *bend = p->bend;
-    const int64_t size = p->groups->size;
+    const int64_t size = p->k < 0 ? 0 : p->groups->size;
     for (int64_t j = 0; j < size; j++)
         for (int64_t k = 0; k < size; k++)
             for (int64_t l = 0; l < size; l++)
@@ -561,6 +564,8 @@ static void add_control(const control *p, group_bounds *out)
 {
     const mh_region *region = out->region;
     const int64_t d = p->groups->size, k = p->k;
+    if (k < 0)
+        return;
     const double square = mh_inner(p->s, p->s, d);
     const double third = 6.0 * square * mh_length_of(p->bend, d);
     const double fourth = 12.0 * square * square * fabs(p->hessian[k * d + k]);
@@ -609,14 +614,14 @@ mh_status mh_bound_groups(const mh_groups *groups, int64_t first, int64_t last,
     MH_VECTOR(double, derivatives, scratch, 2 * region->n_radii);
     group_bounds at = {region, 0.0, 0.0, 0.0, 0.0, derivatives, derivatives + region->n_radii};
     MH_TRY(room_for_nodes(groups, factor, 3, &room, &nodes, scratch));
-    if (squared >= 0)
+    if (own)
         MH_TRY(room_for_control(own, centre, squared, theta, factor, &p, scratch));
     for (int64_t g = 0; g < count; g++) {
         MH_TRY(sum_nodes(&room, first + g, theta, 3, scratch));
         MH_TRY(mh_tensor_of_nodes(&nodes, tensor, scratch));
         MH_TRY(bound_in_balls(&nodes, groups->log_weights + (first + g) * n, suprema + g * n, count,
                               &at, scratch));
-        if (squared >= 0) {
+        if (own) {
             MH_TRY(know_position(&p, first + g, &nodes, tensor, &at, scratch));
             add_control(&p, &at);
         }

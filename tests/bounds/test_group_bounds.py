@@ -119,11 +119,15 @@ class Remainders:
         return best.max()
 
 
+def bounded_to(reference, scale):
+    """Return the reference of a smaller ball."""
+    factor = np.ascontiguousarray(scale * reference.factor)
+    return reference._replace(factor=factor, whitener=reference.whitener / scale)
+
+
 def bounded(target, reference, scale=1.0):
     """Return the reference of a smaller ball, and its tables."""
-    smaller = reference._replace(
-        factor=np.ascontiguousarray(scale * reference.factor), whitener=reference.whitener / scale
-    )
+    smaller = bounded_to(reference, scale)
     return smaller, NodeBoundsPass(target.group_rows, smaller).tables()
 
 
@@ -139,7 +143,8 @@ def test_no_remainder_exceeds_its_bound(name, root, region):
     target, reference = posterior(name, root)
     scale, tried, least = REGIONS[region]
     smaller, tables = bounded(target, reference, scale)
-    assert (tables.along is None) is (root == 1)
+    # Two effects have slabs along an entry of their factor where balls draw many groups.
+    assert (tables.along is None) is (root == 1) or target.group_rows.nodes.z.shape[1] > 1
     remainders, rng = Remainders(target, smaller, tables), np.random.default_rng(3)
     # Two effects of a few rows may have no bounds in the larger balls.
     found = [remainders.largest(k, rng) for k in tried if k < len(tables.c)]
@@ -179,6 +184,50 @@ def test_ellipsoids_hold_all_positions_of_their_slab(name):
         first = -reference.centre[k] / np.linalg.norm(reference.factor[k])
         assert ends[0, 0] == pytest.approx(max(ENDS_OF_SLABS[0], first))
         assert ends[-1, 1] == pytest.approx(ENDS_OF_SLABS[1])
+
+
+@pytest.mark.parametrize(("entry", "least"), [(0, 0.0), (1, -np.inf), (2, 0.0)])
+def test_slabs_along_an_entry_end_where_it_does(entry, least):
+    """Entries on the diagonal are positive; others have both signs."""
+    target, reference = posterior("correlated")
+    scale = target.group_rows.layout.scales[entry]
+    line = reference.factor[scale.coordinate]
+    for times in (0.01, 100.0):
+        wider = reference._replace(factor=times * reference.factor)
+        cover = NodeBoundsPass(target.group_rows, wider)._slabs_along(scale)
+        ends = np.array([region.interval for region in cover.regions])
+        lowest = reference.centre[scale.coordinate] + times * np.linalg.norm(line) * ends[0, 0]
+        assert lowest == pytest.approx(max(least, lowest), abs=1e-9)
+        assert (ends[0, 0] == over_nodes.ENDS_ALONG[0]) == (times < 1.0 or least < 0.0)
+        assert ends[-1, 1] == over_nodes.ENDS_ALONG[-1]
+        np.testing.assert_array_equal(ends[1:, 0], ends[:-1, 1])
+
+
+@pytest.mark.parametrize("entry", [0, 1])
+def test_slabs_along_an_entry_hold_what_they_bound(entry, monkeypatch):
+    """All positions lie in their ellipsoids, and no remainder off the centre exceeds its bound."""
+    target, reference = posterior("correlated")
+    reference = bounded_to(reference, 0.1)
+    rows, (rng, size) = target.group_rows, (np.random.default_rng(2), reference.centre.size)
+    scale = rows.layout.scales[entry]
+    cover = NodeBoundsPass(rows, reference)._slabs_along(scale)
+    assert cover.along == pytest.approx(
+        reference.factor[scale.coordinate] / np.linalg.norm(reference.factor[scale.coordinate])
+    )
+    for region in cover.regions:
+        w = rng.standard_normal((2_000, size))
+        w -= np.outer(w @ cover.along, cover.along)
+        w *= region.lengths[0] / np.linalg.norm(w, axis=1, keepdims=True)
+        w += np.outer(rng.choice(region.interval, 2_000), cover.along)
+        positions = reference.centre + w @ reference.factor.T
+        y = np.linalg.solve(region.factor, (positions - region.theta).T)
+        assert np.linalg.norm(y, axis=0) == pytest.approx(region.radii[0])
+    monkeypatch.setattr(NodeBoundsPass, "_best_cover", lambda _: cover)
+    tables = NodeBoundsPass(rows, reference).tables()
+    remainders = Remainders(target, reference, tables)
+    found = [remainders.largest(k, rng) for k in (0, 4, -4) if k < len(tables.c)]
+    assert max(found) <= 1.0
+    assert max(found) > 0.05
 
 
 def test_bounds_of_an_interval_are_those_of_its_worst_slab():
