@@ -16,6 +16,7 @@ from pymc_minibatch_mh.bounds.effect_bounds import (
     bounds_at,
     is_log_concave,
 )
+from pymc_minibatch_mh.bounds.effect_tangents import NO_TANGENTS, EffectTangents, in_scales
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array
 from pymc_minibatch_mh.native.library import GeneratorRecord, LaidOut, Status, function
@@ -23,6 +24,8 @@ from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.reference.node_rule import GROUPS_IN_TASK, GroupTarget
 from pymc_minibatch_mh.structure.small_groups import EffectLaw
 
+#: Maximum number of effects that are drawn at a time, unless a single draw has more.
+GROUPS_AT_ONCE = 2**17
 #: Laws of effects, in the order of ``mh.h``.
 LAWS = ("normal", "logistic", "t")
 
@@ -37,11 +40,12 @@ class EffectLawRecord(NamedTuple):
     curvatures: Array | None = None
     slopes: Array | None = None
     ceilings: Array | None = None
+    tangents: EffectTangents = NO_TANGENTS
 
     def from_group(self, first: int) -> "EffectLawRecord":
         """The same record, in which groups are numbered from `first` on."""
         if self.ends is None:
-            return self
+            return self._replace(tangents=self.tangents.from_group(first))
         names = "ends", "curvatures", "slopes", "ceilings"
         return self._replace(**{name: getattr(self, name)[first:] for name in names})
 
@@ -60,59 +64,74 @@ def generator_for(position: Array, number: int) -> np.random.Generator:
 
 def draw_effects(
     target: GroupTarget,
-    position: Array,
-    rng: np.random.Generator,
-    bounds: EffectBounds | None = None,
+    positions: Array,
+    rngs: Sequence[np.random.Generator],
+    bounds: EffectBounds | EffectTangents | None = None,
     chosen: Sequence[int] | None = None,
 ) -> Array:
-    """Draw all standardised effects z given a position exactly, shape (groups, q).
+    """Draw all standardised effects z given each of n positions exactly, shape (n, groups, q).
 
     Ranges of groups have generators of their own, so that draws do not depend on the number of
     threads. `bounds` are used if they are needed and hold at the position; else others are
     computed. BoundsError if there are none, or if they do not bound the density of an effect. With
     some groups `chosen`, only their ranges are drawn, with the same effects; others are NaN.
     """
-    return draw_and_count(target, position, rng, bounds, chosen)[0]
+    n_groups = target.compiled.layout.groups.n_groups
+    at_once = max(1, GROUPS_AT_ONCE // n_groups)
+    parts = [
+        draw_and_count(target, positions[k : k + at_once], rngs[k : k + at_once], bounds, chosen)
+        for k in range(0, len(positions), at_once)
+    ]
+    return np.concatenate([z for z, _ in parts])
 
 
 def draw_and_count(
     target: GroupTarget,
-    position: Array,
-    rng: np.random.Generator,
-    bounds: EffectBounds | None = None,
+    positions: Array,
+    rngs: Sequence[np.random.Generator],
+    bounds: EffectBounds | EffectTangents | None = None,
     chosen: Sequence[int] | None = None,
 ) -> tuple[Array, int]:
-    """Draw standardised effects, and count the proposals."""
+    """Draw standardised effects given all positions at a time, and count the proposals."""
     groups = target.compiled.layout.groups
-    law = _law_at(target, position, bounds)
+    laws = [_law_at(target, position, bounds) for position in positions]
     starts = range(0, groups.n_groups, GROUPS_IN_TASK)
-    z = np.full(groups.coordinates.shape, np.nan)
-    counts = np.zeros((len(starts), 2), dtype=np.int64)
+    z = np.full((len(positions), *groups.coordinates.shape), np.nan)
+    counts = np.zeros((len(positions), len(starts), 2), dtype=np.int64)
 
     def draw_range(task: tuple[int, int, np.random.Generator]) -> None:
-        k, first, generator = task
-        part = z[first : first + GROUPS_IN_TASK]
-        rows, *numbers = target.group_rows.part(first, first + len(part))
-        records = rows.record(), LaidOut("mh_effect_law", law.from_group(first - numbers[0]))
-        arguments = position, *numbers, GeneratorRecord(generator), part, counts[k]
+        n, k, generator = task
+        part = z[n, starts[k] : starts[k] + GROUPS_IN_TASK]
+        rows, *numbers = target.group_rows.part(starts[k], starts[k] + len(part))
+        law = laws[n].from_group(starts[k] - numbers[0])
+        arguments = positions[n], *numbers, GeneratorRecord(generator), part, counts[n, k]
+        records = rows.record(), LaidOut("mh_effect_law", law)
         if function("mh_draw_effects")(*records, *arguments) != Status.OK:
             raise BoundsError(
-                f"the effect of group {first + counts[k, 0]} of {groups.name!r} cannot be "
+                f"the effect of group {starts[k] + counts[n, k, 0]} of {groups.name!r} cannot be "
                 "drawn exactly, because its density has no known bound. Sample with blocks=True, "
                 "or with effects=False."
             )
 
-    tasks = list(zip(range(len(starts)), starts, rng.spawn(len(starts)), strict=True))
-    if chosen is not None:
-        tasks = [tasks[k] for k in sorted({g // GROUPS_IN_TASK for g in chosen})]
+    wanted = None if chosen is None else {g // GROUPS_IN_TASK for g in chosen}
+    tasks = [
+        (n, k, generator)
+        for n, rng in enumerate(rngs)
+        for k, generator in enumerate(rng.spawn(len(starts)))
+        if wanted is None or k in wanted
+    ]
     list(on_all_cores(draw_range, tasks))
-    return z, int(counts[:, 1].sum())
+    return z, int(counts[:, :, 1].sum())
 
 
-def _law_at(target: GroupTarget, position: Array, bounds: EffectBounds | None) -> EffectLawRecord:
+def _law_at(
+    target: GroupTarget, position: Array, bounds: EffectBounds | EffectTangents | None
+) -> EffectLawRecord:
     """Record of the law, with bounds of the density of z at a position if they are needed."""
     law = target.compiled.layout.groups.law
     record = EffectLawRecord(LAWS.index(law.name), law.shape)
+    if isinstance(bounds, EffectTangents):
+        return record._replace(tangents=bounds.seen_from(in_scales(target, position)))
     if is_log_concave(target):
         return record
     if bounds is None or not bounds.hold_at(position):

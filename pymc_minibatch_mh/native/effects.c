@@ -167,6 +167,30 @@ static mh_status add_outer(mh_drawing *on, double mode, double sd, double side)
     return MH_NO_ENVELOPE;
 }
 
+/* Derivative of the predictors' effect alpha in z. */
+static double scale_of(const mh_drawing *on) { return on->vectors[2 * on->groups->size + 1]; }
+
+/* Place points by tangents of the rows at a centre; return whether the outer ones slope inwards. */
+static int place_tangents(mh_drawing *on, int64_t g)
+{
+    const mh_tangents *tangents = &on->law->tangents;
+    const int64_t n = tangents->n_points, d = on->groups->size;
+    const mh_point *points = on->envelope.points, *last = points + n - 1;
+    on->envelope.n_points = 0;
+    for (int64_t k = g * n; k < (g + 1) * n; k++) {
+        const double rise = mh_inner(tangents->gradients + k * d, tangents->move, d);
+        mh_point at = {.z = tangents->points[k], .value = tangents->values[k] + rise,
+                       .slope = scale_of(on) * tangents->slopes[k]};
+        add_law(on->law, at.z, &at);
+        mh_insert_point(&on->envelope, at);
+        if (!is_finite(&at))
+            return 0;
+    }
+    const double reach = 0.5 * (last->z - points->z);
+    return n > 0 && reach * points->slope > MIN_SLOPE && -reach * last->slope > MIN_SLOPE;
+}
+
+/* Place points where rows are evaluated. */
 static mh_status place_points(mh_drawing *on, int64_t g)
 {
     const int64_t n_cells = on->law->n_cells, n_nodes = on->groups->n_nodes;
@@ -227,6 +251,15 @@ static mh_status build(mh_drawing *on, int64_t g)
     return mh_build_envelope(&on->envelope, tails);
 }
 
+/* Build an envelope from tangents at a centre, if they make one, or from points. */
+static mh_status begin(mh_drawing *on, int64_t g, int by_tangents)
+{
+    if (by_tangents && place_tangents(on, g))
+        return build(on, g);
+    MH_TRY(place_points(on, g));
+    return build(on, g);
+}
+
 /* ---- Draws. ---- */
 
 int mh_is_above(double value, double bound)
@@ -247,14 +280,14 @@ static mh_status refine(mh_drawing *on, int64_t g, double z)
     if (!is_finite(&at))
         return MH_OK;
     mh_insert_point(&on->envelope, at);
-    return build(on, g);
+    /* Beyond tangents of another position the density may rise. */
+    return build(on, g) == MH_OK ? MH_OK : begin(on, g, 0);
 }
 
 static mh_status draw_effect(mh_drawing *on, int64_t g, double *effect, int64_t *trials)
 {
     double height;
-    MH_TRY(place_points(on, g));
-    MH_TRY(build(on, g));
+    MH_TRY(begin(on, g, 1));
     for (int64_t k = 0; k < MH_MAX_TRIALS; k++) {
         *effect = mh_draw_below(&on->envelope, on->rng, &height);
         const double value = evaluate(on, *effect, 0).value;

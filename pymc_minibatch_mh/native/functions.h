@@ -92,6 +92,9 @@ mh_status mh_differences_of_groups(const mh_groups *groups, const double *ends, 
 mh_status mh_derivatives_of_groups(const mh_groups *groups, const double *theta, const int64_t *numbers, int64_t n, int64_t wants_hessian, double *sums, double *hessian, mh_arena *scratch);
 /* Write F_q of n groups, (n, n_nodes). */
 mh_status mh_values_of_nodes(const mh_groups *groups, const double *theta, const int64_t *numbers, int64_t n, double *values, mh_arena *scratch);
+/* Write sums over the rows of the groups from `first` to `last` - 1 at their nodes: values and slopes in
+ * the effect, (groups, n_nodes), and gradients, (groups, n_nodes, d). */
+mh_status mh_tangents_at_nodes(const mh_groups *groups, const double *theta, int64_t first, int64_t last, double *values, double *gradients, double *slopes, mh_arena *scratch);
 /* Write predictors of these groups' rows at all nodes and norms of their derivatives in w, with entries
  * (row, node, predictor) of each term from entry `begins` on, (n_terms,). */
 mh_status mh_place_nodes(const mh_groups *groups, const double *theta, const double *factor, int64_t first, int64_t last, const int64_t *begins, double *values, double *norms, mh_arena *scratch);

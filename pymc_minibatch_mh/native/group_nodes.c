@@ -292,6 +292,24 @@ mh_status mh_values_of_nodes(const mh_groups *groups, const double *theta,
     return MH_OK;
 }
 
+mh_status mh_tangents_at_nodes(const mh_groups *groups, const double *theta, int64_t first,
+                               int64_t last, double *values, double *gradients, double *slopes,
+                               mh_arena *scratch)
+{
+    MH_SCOPE(scratch);
+    mh_nodes nodes;
+    node_sums room;
+    const int64_t n = groups->n_nodes, size = n * groups->size;
+    MH_TRY(room_for_nodes(groups, NULL, 1, &room, &nodes, scratch));
+    for (int64_t g = first; g < last; g++, values += n, slopes += n, gradients += size) {
+        MH_TRY(sum_nodes(&room, g, theta, 1, scratch));
+        mh_copy_to(values, nodes.values, n);
+        mh_copy_to(slopes, room.bends, n);
+        mh_copy_to(gradients, nodes.gradients, size);
+    }
+    return MH_OK;
+}
+
 /* ---- Bounds: see over_nodes.c. ---- */
 
 /* Predictors of some groups' rows at all nodes. Arrays have entries (row, node, predictor) for each

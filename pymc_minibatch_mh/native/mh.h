@@ -132,6 +132,14 @@ typedef struct mh_groups {
 
 enum { MH_NORMAL_LAW, MH_LOGISTIC_LAW, MH_STUDENT_LAW };
 
+/* Tangents of groups' rows at K points z of their effect, 0 if there are none, and at a centre. */
+typedef struct mh_tangents {
+    int64_t n_points;
+    const double *points, *values, *slopes; /* slopes in the effect alpha, (n_groups, K) */
+    const double *gradients;                /* in theta, (n_groups, K, d) */
+    const double *move;                     /* from the centre to the position, (d,) */
+} mh_tangents;
+
 /* Law of standardised effects z of groups, with bounds at a position: see effects.c. Without cells,
  * the law and all rows are log-concave in z. */
 typedef struct mh_effect_law {
@@ -142,6 +150,7 @@ typedef struct mh_effect_law {
     const double *curvatures; /* largest g'' in each cell, (n_groups, n_cells) */
     const double *slopes;     /* largest outward slope of the rows below and above, (n_groups, 2) */
     const double *ceilings;   /* largest value of the rows there, (n_groups, 2) */
+    mh_tangents tangents;
 } mh_effect_law;
 
 /* A group at the centre: its nodes, with derivatives in whitened coordinates. */

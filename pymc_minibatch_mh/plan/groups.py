@@ -18,6 +18,7 @@ import pymc as pm
 from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED
 from pymc_minibatch_mh.bounds.effect_bounds import EffectBounds, bounds_around
+from pymc_minibatch_mh.bounds.effect_tangents import EffectTangents, tangents_around
 from pymc_minibatch_mh.bounds.effects import draw_effects, effect_values, generator_for
 from pymc_minibatch_mh.compiled.group_rows import GroupLayout, Nodes
 from pymc_minibatch_mh.compiled.integrated_model import IntegratedModel
@@ -129,9 +130,10 @@ class GroupsPlan(DensePlan):
         return {k: v for k, v in super().__getstate__().items() if k != "effect_bounds"}
 
     @cached_property
-    def effect_bounds(self) -> EffectBounds | None:
+    def effect_bounds(self) -> EffectBounds | EffectTangents | None:
         """Bounds of effects' densities around the centre; None if draws need none."""
-        return bounds_around(self.target, self.reference)
+        around = self.target, self.reference
+        return tangents_around(*around) or bounds_around(*around)
 
     @cached_property
     def seconds_of_effects(self) -> float:
@@ -178,9 +180,8 @@ class GroupsPlan(DensePlan):
         chosen: Sequence[int] | None = None,
     ) -> dict[str, np.ndarray]:
         """Effects' value variables at draws, with the leading axes `shape`."""
-        pairs = zip(positions, numbers, strict=True)
-        rest = self.effect_bounds, chosen
-        z = np.array([draw_effects(self.target, x, generator_for(x, n), *rest) for x, n in pairs])
+        rngs = [generator_for(x, n) for x, n in zip(positions, numbers, strict=True)]
+        z = draw_effects(self.target, positions, rngs, self.effect_bounds, chosen)
         values = effect_values(self.target, positions, z)
         return {name: value.reshape(*shape, *value.shape[1:]) for name, value in values.items()}
 

@@ -11,8 +11,9 @@ from scipy.special import expit
 
 from helpers.small_groups import target_of
 from pymc_minibatch_mh import threads
-from pymc_minibatch_mh.bounds import effects
+from pymc_minibatch_mh.bounds import effect_tangents, effects
 from pymc_minibatch_mh.bounds.effect_bounds import bounds_around, bounds_at, is_log_concave
+from pymc_minibatch_mh.bounds.effect_tangents import in_scales, tangents_around
 from pymc_minibatch_mh.bounds.effects import (
     draw_and_count,
     draw_effects,
@@ -136,10 +137,9 @@ class Grouped:
         """Draws of all effects, and proposals per effect that has rows."""
         if bounds is None and not is_log_concave(self.target):
             bounds = bounds_at(self.target, self.position)
-        rng = np.random.default_rng(8)
-        drawn = [draw_and_count(self.target, self.position, rng, bounds) for _ in range(n)]
-        trials = sum(count for _, count in drawn) / (n * (GROUPS - 1))
-        return np.array([z[:, 0] for z, _ in drawn]), trials
+        rngs = [np.random.default_rng(8)] * n
+        z, trials = draw_and_count(self.target, np.tile(self.position, (n, 1)), rngs, bounds)
+        return z[:, :, 0], trials / (n * (GROUPS - 1))
 
     def assert_law(self, draws):
         """Values of the distribution functions are uniform, over all groups and in each."""
@@ -296,7 +296,8 @@ def test_other_bounds_are_computed_outside_of_the_ball():
     assert not bounds.hold_at(far)
     rngs = [np.random.default_rng(4) for _ in range(2)]
     given, computed = (
-        draw_effects(one.target, far, rng, x) for rng, x in zip(rngs, (bounds, None), strict=True)
+        draw_effects(one.target, far[None], [rng], x)
+        for rng, x in zip(rngs, (bounds, None), strict=True)
     )
     np.testing.assert_array_equal(given, computed)
 
@@ -304,6 +305,63 @@ def test_other_bounds_are_computed_outside_of_the_ball():
 def test_a_ball_needs_no_bounds_if_tangents_are_enough():
     one = grouped("Bernoulli", "normal", 0.8)
     assert bounds_around(one.target, reference_of(one)) is None
+
+
+# ---- Tangents at a centre. ----
+
+
+def tangents_near(one, step):
+    """Return tangents at a centre that is not the position."""
+    reference = reference_of(one)
+    away = step * np.arange(1.0, one.position.size + 1.0) * np.array([-1.0, 1.0, -0.5])
+    return tangents_around(one.target, reference._replace(centre=one.position * (1.0 + away)))
+
+
+@pytest.mark.parametrize("root", [1, 2])
+@pytest.mark.parametrize("rows", ["Bernoulli", "Poisson"])
+def test_tangents_at_a_centre_lie_above_the_rows_at_all_positions(rows, root):
+    one, gaps = Grouped(rows, "normal", 0.8, root=root), []
+    for step in (0.0, 0.03, 0.3):
+        tangents = tangents_near(one, step).seen_from(in_scales(one.target, one.position))
+        move = np.linspace(-1.0, 1.0, 5)
+        z = tangents.points[:, :, None] + move
+        values = one.log_density(z.reshape(GROUPS, -1)) - one.law.logpdf(z.reshape(GROUPS, -1))
+        heights = tangents.values + tangents.gradients @ tangents.move
+        gap = heights[:, :, None] + one.tau * tangents.slopes[:, :, None] * move
+        gaps.append(gap - values.reshape(z.shape))
+    # Constants, such as those of factorials, are in neither.
+    constants = gaps[0][:, :1, 2:3]
+    assert np.ptp(gaps[0][:, :, 2], axis=1).max() < 1e-9
+    assert all((gap - constants > -1e-9).all() for gap in gaps)
+    assert 1e-3 < (gaps[1] - constants)[:, :, 2].max() < (gaps[2] - constants)[:, :, 2].max()
+
+
+@pytest.mark.parametrize(
+    ("rows", "law", "root", "step", "most"),
+    [
+        ("Bernoulli", "normal", 1, 0.05, 1.2),
+        ("Poisson", "logistic", 2, 0.02, 1.3),
+        # Most of what is proposed here comes from points that were added where rows were evaluated.
+        ("Poisson", "normal", 1, 0.3, 3.0),
+    ],
+)
+def test_draws_by_tangents_at_a_centre_have_their_law(rows, law, root, step, most):
+    one = Grouped(rows, law, 0.8, root=root)
+    draws, trials = one.draws(250, tangents_near(one, step))
+    assert 1.0 < trials < most
+    one.assert_law(draws)
+
+
+def test_tangents_need_concave_rows_of_one_predictor():
+    for rows, law in [("Normal", "normal"), ("StudentT", "normal"), ("Bernoulli", "t")]:
+        one = grouped(rows, law, 0.8)
+        assert tangents_around(one.target, reference_of(one)) is None
+
+
+def test_tangents_take_a_limited_memory(monkeypatch):
+    one = grouped("Bernoulli", "normal", 0.8)
+    monkeypatch.setattr(effect_tangents, "MAX_BYTES", 8 * GROUPS * 3 * 6 - 1)
+    assert tangents_around(one.target, reference_of(one)) is None
 
 
 # ---- Refusals. ----
@@ -321,7 +379,7 @@ def test_bounds_that_do_not_hold_are_noticed():
 def test_rows_without_a_value_are_refused(value):
     one = grouped("Normal", "normal", 0.8)
     with pytest.raises(BoundsError, match="the effect of group 0 of 'a' cannot be drawn exactly"):
-        draw_effects(one.target, np.full(4, value), np.random.default_rng(1))
+        draw_effects(one.target, np.full((1, 4), value), [np.random.default_rng(1)])
 
 
 def test_rows_with_kinks_are_refused():
@@ -333,13 +391,27 @@ def test_rows_with_kinks_are_refused():
 # ---- Random numbers, and values of the model's variable. ----
 
 
+def draws_of(one, n):
+    """Return draws with the generators of their numbers."""
+    rngs = [generator_for(one.position, k) for k in range(n)]
+    return draw_effects(one.target, np.tile(one.position, (n, 1)), rngs)
+
+
+def test_draws_do_not_depend_on_how_many_are_made_at_a_time(monkeypatch):
+    one = grouped("Bernoulli", "normal", 0.8)
+    together = draws_of(one, 5)
+    monkeypatch.setattr(effects, "GROUPS_AT_ONCE", 2 * GROUPS)
+    np.testing.assert_array_equal(draws_of(one, 5), together)
+    assert len(np.unique(together)) == together.size
+
+
 def test_draws_do_not_depend_on_the_number_of_threads(monkeypatch):
     monkeypatch.setattr(effects, "GROUPS_IN_TASK", 7)
     one = grouped("Bernoulli", "normal", 0.8)
     drawn = []
     for cores in (1, 2, 5):
         monkeypatch.setattr(threads, "usable_cores", lambda cores=cores: cores)
-        drawn.append(draw_effects(one.target, one.position, generator_for(one.position, 0)))
+        drawn.append(draws_of(one, 3))
     np.testing.assert_array_equal(drawn[0], drawn[1])
     np.testing.assert_array_equal(drawn[0], drawn[2])
 
@@ -347,7 +419,7 @@ def test_draws_do_not_depend_on_the_number_of_threads(monkeypatch):
 def test_ranges_of_groups_have_numbers_of_their_own(monkeypatch):
     monkeypatch.setattr(effects, "GROUPS_IN_TASK", 10)
     one = Grouped("Bernoulli", "normal", 0.0)
-    z = draw_effects(one.target, one.position, generator_for(one.position, 0)).reshape(-1, 10)
+    z = draws_of(one, 1).reshape(-1, 10)
     assert np.unique(z).size == GROUPS
 
 
