@@ -288,11 +288,6 @@ def with_placed_nodes(
     mode = target.mode(position, rng, LOOSE_TOLERANCE)
     points = _ErrorPoints.near(mode, target, rng)
     nodes, choice = _choose_nodes(target, moments, points, _movements(target, moments, mode))
-    if not choice.error < MAX_LAST_ERROR:
-        raise NotSeparableError(
-            f"{groups.name!r} has effects that are too narrow or too wide for "
-            f"{choice.n_nodes} nodes: their log-likelihood has an error of {choice.error:.2g}"
-        )
     return target.at_nodes(nodes), mode.position, choice
 
 
@@ -389,12 +384,15 @@ def _choose_nodes(
     sample = target.of_groups(numbers)
     exact = _at_points(points, lambda x: _exact_values(sample, few_moments, x))
 
-    def error(nodes: Nodes, every: int = 1) -> float:
+    def errors(nodes: Nodes, every: int = 1) -> np.ndarray:
         some = sample.group_rows.at_nodes(nodes).some(np.arange(0, numbers.size, every))
         values = _at_points(points, lambda x: _log_sums(some, x))
         with np.errstate(invalid="ignore"):
-            errors = (values - exact[..., ::every]) @ shares[::every]
-        return points.sd_of(errors) * shares.sum() / shares[::every].sum()
+            return (values - exact[..., ::every]) * shares[::every]
+
+    def error(nodes: Nodes, every: int = 1) -> float:
+        total = points.sd_of(errors(nodes, every).sum(axis=2))
+        return total * shares.sum() / shares[::every].sum()
 
     every, q = max(1, numbers.size // SOME_GROUPS), moments.mean.shape[1]
     rules = ((count, few_moments.wide_nodes(law, count, few_moves)) for count in COUNTS[q])
@@ -406,6 +404,15 @@ def _choose_nodes(
         choice = NodeChoice(count**q, float(np.hypot(error(nodes.some(numbers)), aliasing)))
         if choice.error < MAX_ERROR[q]:
             break
+    if not choice.error < MAX_LAST_ERROR:
+        each = errors(nodes.some(numbers)).transpose(2, 0, 1)
+        # A group with an infinite error is the worst.
+        worst = numbers[np.argmax(np.nan_to_num([points.sd_of(x) for x in each], nan=np.inf))]
+        raise NotSeparableError(
+            f"{rows.layout.groups.name!r} has effects that are too narrow or too wide for "
+            f"{choice.n_nodes} nodes, most of all in group {worst}: their log-likelihood has an "
+            f"error of {choice.error:.2g}. blocks=True accepts effects one at a time"
+        )
     return nodes, choice
 
 

@@ -228,6 +228,11 @@ def test_effects_that_are_too_narrow_are_refused():
         chosen(intercepts("poisson", 180, 60, level=9.0))
 
 
+def test_the_group_with_the_narrowest_effect_is_named():
+    with pytest.raises(NotSeparableError, match=r"in group 1: .* blocks=True accepts effects one"):
+        chosen(intercepts("poisson", 180, 60, extreme=14.0))
+
+
 def test_wider_effects_have_more_nodes():
     few = choices("bernoulli", 1_200, 200)[2].n_nodes
     arguments, settings = HARD["wide"]
