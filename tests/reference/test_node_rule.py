@@ -213,11 +213,12 @@ def test_narrow_effects_do_not_fix_the_scale(name):
     assert abs(rise[1] - rise[0]) / 0.2 < 0.1
 
 
-def test_a_group_that_moves_most_decides_on_the_number_of_nodes(monkeypatch):
-    """It would be in no evenly spaced sample."""
-    every = choices("poisson", 1_200, 400, extreme=6.0)[2]
+@pytest.mark.parametrize("extreme", [6.0, 4.5])
+def test_a_group_that_moves_most_decides_on_the_number_of_nodes(extreme, monkeypatch):
+    """It would be in no evenly spaced sample. The further one has equally spaced nodes."""
+    every = choices("poisson", 1_200, 400, extreme=extreme)[2]
     monkeypatch.setattr(node_rule, "ERROR_GROUPS", 50)
-    some = chosen(intercepts("poisson", 1_200, 400, extreme=6.0))[2]
+    some = chosen(intercepts("poisson", 1_200, 400, extreme=extreme))[2]
     assert some.n_nodes == every.n_nodes > choices("poisson", 1_200, 400)[2].n_nodes
     assert some.error == pytest.approx(every.error, rel=0.5)
 

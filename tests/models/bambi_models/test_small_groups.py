@@ -1,4 +1,4 @@
-"""Varying intercepts of many groups that Bambi writes: from the formula to what ArviZ says."""
+"""Effects of many groups that Bambi writes: from the formula to what ArviZ says."""
 
 import arviz as az
 import bambi
@@ -58,3 +58,29 @@ def test_leave_one_out_sees_the_effects(model, trace):
     # Better than a coin, and with more parameters in effect than the three that groups share.
     assert found.elpd > rows * np.log(0.5)
     assert 10.0 < found.p < GROUPS
+
+
+@pytest.mark.slow
+def test_intercepts_and_slopes_are_integrated_out_together():
+    groups, each = 250, 8
+    rng = np.random.default_rng(5)
+    g, x = np.repeat(np.arange(groups), each), rng.standard_normal(groups * each)
+    level, slope = np.array([[0.8], [0.5]]) * rng.standard_normal((2, groups))
+    y = 0.3 + level[g] + (0.6 + slope[g]) * x + 0.7 * rng.standard_normal(g.size)
+    data = pd.DataFrame({"x": x, "g": g.astype(str), "y": y})
+    built = bambi.Model("y ~ x + (x|g)", data)
+    built.build()
+    step = TunaMH(model=built.backend.model)
+    assert isinstance(step.plan, GroupsPlan)
+    trace = sample(step, 150, tune=100, chains=1, random_seed=3, quiet=True)
+    told = bambi_trace(built, trace).posterior
+    assert told["1|g"].sizes["g__factor_dim"] == told["x|g"].sizes["g__factor_dim"] == groups
+    expected = {"x": 0.6, "1|g_sigma": 0.8, "x|g_sigma": 0.5, "sigma": 0.7}
+    for name, value in expected.items():
+        draws = told[name].to_numpy()
+        assert abs(draws.mean() - value) < 5.0 * draws.std(), name
+    # Effects are those of their groups: nearer to the truth than their prior is.
+    for name, effect in (("1|g", level), ("x|g", slope)):
+        drawn = told[name].mean(("chain", "draw"))
+        mine = effect[drawn["g__factor_dim"].to_numpy().astype(int)]
+        assert np.corrcoef(drawn, mine)[0, 1] > 0.7, name
