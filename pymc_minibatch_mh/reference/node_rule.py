@@ -141,6 +141,10 @@ class EffectMoments(NamedTuple):
         """Whether effects move further over the posterior than nodes around one position allow."""
         return movements > MIN_MOVEMENT * self.factor[:, 0, 0]
 
+    def moving_most(self, movements: np.ndarray) -> np.ndarray:
+        """Numbers of the groups whose effects move most, in their own standard deviations."""
+        return np.argsort(-movements / self.factor[:, 0, 0])[:MOVING_GROUPS]
+
     def wide_nodes(self, law: EffectLaw, count: int, movements: np.ndarray) -> Nodes:
         """Nodes where an effect that moves much is at all likely positions.
 
@@ -376,7 +380,7 @@ def _choose_nodes(
     those that move most.
     """
     rows, law = target.group_rows, target.compiled.layout.groups.law
-    hard = np.argsort(-movements / moments.factor[:, 0, 0])[:MOVING_GROUPS]
+    hard = moments.moving_most(movements)
     numbers = np.union1d(target.spread(ERROR_GROUPS), hard)
     is_hard = np.isin(numbers, hard)
     shares = np.where(is_hard, 1.0, (movements.size - hard.size) / max(int((~is_hard).sum()), 1))
