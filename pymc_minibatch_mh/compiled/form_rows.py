@@ -286,7 +286,7 @@ class FormRows:
 class _Rows:
     """Base class of observations as functions of linear predictors."""
 
-    cheap_hessian = True
+    cheap_hessian, without_second = True, ""
     #: Mean number of evaluations of a row function in an observation.
     evaluations = 1.0
 

@@ -4,12 +4,13 @@ PyTensor caches the compiled graphs. Their wrappers, a few lines that take point
 each process.
 """
 
+import logging
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from functools import cached_property
+from functools import cache, cached_property
 from inspect import signature
 from typing import Any, Self
 
@@ -42,6 +43,8 @@ from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.independence import Likelihood
 from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.library import FunctionAt
+
+_log = logging.getLogger("pymc")
 
 #: Signatures of the compiled graphs of observations: see ``mh.h``.
 GRAPH_DIFFERENCES = types.void(
@@ -150,12 +153,30 @@ def term_names(factorization: Factorization) -> str:
     return ", ".join(repr(term.name) for term in factorization.terms)
 
 
+#: Errors that PyTensor raises if an operation has no derivative.
+NO_DERIVATIVE = (MethodNotDefined, NotImplementedError, NullTypeGradError)
+#: Half-width of differences along a move, relative to its length: moves are as long as standard
+#: deviations of the posterior, in which an observation is almost a polynomial.
+SHARE_OF_MOVE = 2.0**-7
+
+
+def derivative_along(graph: Variable, place: Variable, way: Variable) -> Variable:
+    """Derivative along a move; by central differences if an operation has no derivative."""
+    try:
+        return pushforward(graph, place, way)
+    except NO_DERIVATIVE:
+        moved, step = place.type(), SHARE_OF_MOVE * way
+        (graph,) = clone_replace([graph], {place: moved})
+        above, below = (clone_replace([graph], {moved: place + x})[0] for x in (step, -step))
+        return (above - below) / (2.0 * SHARE_OF_MOVE)
+
+
 @contextmanager
 def require_differentiable(factorization: Factorization) -> Iterator[None]:
     """Raise UnsupportedModelError, which names the operation, if a derivative is missing."""
     try:
         yield
-    except (MethodNotDefined, NotImplementedError, NullTypeGradError) as error:
+    except NO_DERIVATIVE as error:
         raise UnsupportedModelError(
             f"{term_names(factorization)}: the operation {_operation_in_message(error)} has no "
             "derivative, which control variates and the search for the mode need. Use another "
@@ -163,11 +184,22 @@ def require_differentiable(factorization: Factorization) -> Iterator[None]:
         ) from error
 
 
-def _operation_in_message(error: Exception) -> str:
+def _operation_in_message(error: Exception | Warning | str) -> str:
     if isinstance(error, MethodNotDefined):
         return str(error.args[-1])
     named = re.search(r"(?:of the|implemented for|to run) (\w+)", str(error))
     return named[1] if named else repr(str(error))
+
+
+@cache
+def _tell_of_python(names: str, operation: str) -> None:
+    _log.warning(
+        "%s: the operation %s, of the model or of its derivatives, has no compiled form, so "
+        "updates call Python; an exception counts as zero density. Write it in operations of "
+        "PyTensor, or register a numba function for it.",
+        names,
+        operation,
+    )
 
 
 def compiled_graph(
@@ -176,21 +208,20 @@ def compiled_graph(
     outputs: Sequence[Variable],
     compile_kwargs: CompileOptions,
 ) -> Callable:
-    """Compile a graph with numba; UnsupportedModelError if an operation cannot be compiled."""
+    """Compile a graph with numba, which calls Python for operations without a compiled form."""
     options = numba_options(compile_kwargs)
-    with without_reordering(), warnings.catch_warnings():
-        warnings.filterwarnings("error", OBJECT_MODE, UserWarning)
-        try:
-            function = pytensor.function(
-                inputs, outputs, trust_input=True, on_unused_input="ignore", **options
+    with without_reordering(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        function = pytensor.function(
+            inputs, outputs, trust_input=True, on_unused_input="ignore", **options
+        )
+    for warning in caught:
+        if str(warning.message).startswith(OBJECT_MODE):
+            _tell_of_python(term_names(factorization), _operation_in_message(warning.message))
+        else:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
             )
-        except UserWarning as fallback:
-            raise UnsupportedModelError(
-                f"{term_names(factorization)}: the operation {_operation_in_message(fallback)}, "
-                "of the model or of its derivatives, has no compiled form, so an update would run "
-                "in Python, row by row. Write it in operations of PyTensor, or sample with "
-                "pm.NUTS()."
-            ) from fallback
     return function.vm.jit_fn
 
 
@@ -282,12 +313,11 @@ class GraphRows:
             before, after = self._graph_at(logp, theta), self._graph_at(logp, new)
             change = after - before
             if taylor_order >= 1:
-                expanded = self._graph_at(logp, centre)
-                first = pushforward(expanded, centre, new - theta)
+                first = derivative_along(self._graph_at(logp, centre), centre, new - theta)
                 change = change - first
-                if taylor_order == 2:
-                    second = pushforward(first, centre, (theta - centre) + (new - centre))
-                    change = change - 0.5 * second
+            if taylor_order == 2:
+                both = (theta - centre) + (new - centre)
+                change = change - 0.5 * derivative_along(first, centre, both)
             finite = pt.isfinite(after)
             differences.append(pt.switch(finite, change, -float("inf")))
             scales.append(pt.maximum(abs(before), pt.switch(finite, abs(after), 0.0)))
@@ -297,6 +327,8 @@ class GraphRows:
 
         def of_rows(theta, new, centre, rows, ends, context, differences, scales):
             last = carray(ends, n_terms)
+            # An error in Python code leaves the outputs as they are here: no density.
+            carray(differences, last[n_terms - 1])[:] = np.nan
             changed, size_of = graph(
                 carray(theta, size), carray(new, size), carray(centre, size),
                 carray(rows, last[n_terms - 1]), last, carray(context, n_addresses),
@@ -307,21 +339,30 @@ class GraphRows:
 
         return called_by_library(of_rows, GRAPH_DIFFERENCES, "mh_graph_differences")
 
+    @property
+    def without_second(self) -> str:
+        """Name of an operation whose gradient has no derivative; empty if there is none."""
+        return self.derivatives[2]
+
     @cached_property
-    def derivatives(self) -> tuple[list[Variable], Variable]:
-        """Inputs, and a vector graph: value, gradient and Hessian-vector product, concatenated."""
+    def derivatives(self) -> tuple[list[Variable], Variable, str]:
+        """Inputs; value, gradient, Hessian-vector product as one; the operation that has none."""
         size = self._split.size
         theta = pt.vector("position", dtype="float64", shape=(size,))
         direction = pt.vector("direction", dtype="float64", shape=(size,))
         value = sum(self._graph_at(x, theta).sum() for x in self._logps)
         with require_differentiable(self._split):
             gradient = grad(value, theta, disconnected_inputs="ignore")
-            product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
-        packed = pt.concatenate([value[None], gradient, product])
-        return [theta, direction, self._rows, self._ends, self._context], packed
+        parts, lacking = [value[None], gradient], ""
+        try:
+            parts += [pushforward(gradient, theta, direction, disconnected_outputs="ignore")]
+        except NO_DERIVATIVE as error:
+            lacking = _operation_in_message(error)
+        inputs = [theta, direction, self._rows, self._ends, self._context]
+        return inputs, pt.concatenate(parts), lacking
 
     def _row_derivatives(self) -> FunctionAt:
-        inputs, packed = self.derivatives
+        inputs, packed, _ = self.derivatives
         graph = self._compile_graph(inputs, [packed])
         size, n_terms, n_addresses = self._split.size, len(self._logps), self.context.size
 
@@ -331,10 +372,14 @@ class GraphRows:
                 if wants_hessian:
                     direction[:] = 0.0
                     direction[k] = 1.0
+                total = sums[0]
+                # An error in Python code leaves the sum as it is here.
+                sums[0] = np.nan
                 (found,) = graph(
                     carray(theta, size), direction, carray(rows, last[n_terms - 1]), last,
                     carray(context, n_addresses),
                 )  # fmt: skip
+                sums[0] = total
                 if k == 0:
                     for j in range(1 + size):
                         sums[j] += found[j]

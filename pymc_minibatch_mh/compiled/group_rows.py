@@ -171,7 +171,7 @@ class GroupRows:
     """Groups as observations, in memory, at frozen nodes."""
 
     #: Groups have Hessians at the price of their rows; no compiled averages of third derivatives.
-    cheap_hessian, has_skewness = True, False
+    cheap_hessian, has_skewness, without_second = True, False, ""
 
     def __init__(self, layout: GroupLayout, nodes: Nodes, source: ArrayRows) -> None:
         self.layout, self.nodes, self.source = layout, nodes, source

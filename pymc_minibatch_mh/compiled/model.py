@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
-from numba import carray, types
+from numba import carray
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows, StoredFormRows
@@ -18,7 +18,7 @@ from pymc_minibatch_mh.compiled.graphs import (
 )
 from pymc_minibatch_mh.compiled.group_rows import GroupRows
 from pymc_minibatch_mh.compiled.prior import GraphPrior, Prior, ScalarPrior, compiled_slopes
-from pymc_minibatch_mh.compiled.scalar_functions import INTEGERS, NUMBERS, called_by_library
+from pymc_minibatch_mh.compiled.scalar_functions import WRITTEN_DENSITY, called_by_library
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
 from pymc_minibatch_mh.expressions.graph import LoweringError
@@ -38,8 +38,6 @@ from pymc_minibatch_mh.structure.row_function import (
     row_functions,
 )
 
-#: Signature of the compiled densities of random effects: see ``mh.h``.
-ELEMENT_DENSITY = types.void(NUMBERS, INTEGERS, NUMBERS)
 #: Compiled observations with the addresses of their data in this process.
 PlacedRows = PlacedFormRows | StoredFormRows | GraphRows | GroupRows
 
@@ -138,7 +136,7 @@ class CompiledModel:
             for k in range(value.size):
                 out[k] = value[k]
 
-        return called_by_library(write_densities, ELEMENT_DENSITY, "mh_element_density")
+        return called_by_library(write_densities, WRITTEN_DENSITY, "mh_element_density")
 
     @cached_property
     def prior_slopes(self) -> Callable:

@@ -28,7 +28,9 @@ from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.compiled.differences import PartialDerivatives
+from pymc_minibatch_mh.compiled.gradient_differences import hessian_by_differences
 from pymc_minibatch_mh.compiled.graphs import (
+    NO_DERIVATIVE,
     PRIOR_ADDRESSES,
     CompileOptions,
     compiled_on_position,
@@ -36,6 +38,7 @@ from pymc_minibatch_mh.compiled.graphs import (
 )
 from pymc_minibatch_mh.compiled.scalar_functions import (
     LOG_PRIOR,
+    WRITTEN_DENSITY,
     called_by_library,
     compiled_log_density,
     make_composite,
@@ -65,8 +68,6 @@ _REWRITES = RewriteDatabaseQuery(
     include=["canonicalize", "stabilize", "specialize", "local_check_parameter_to_ninf_switch"],
     exclude=["fusion", "inplace", "BlasOpt", "cxx_only"],
 )
-#: Step for differences of gradients, used where the graph of all Hessian products is slow.
-DIFFERENCE_STEP = 1e-5
 #: Mode that applies rewrites for numerical stability and evaluates in Python.
 _STABLE = Mode(linker="py", optimizer=optdb.query(_REWRITES))
 _AS_WRITTEN = Mode(linker="py", optimizer=AS_SAMPLED)
@@ -94,19 +95,31 @@ class GraphPrior:
     def __init__(self, factorization: Factorization, compile_kwargs: CompileOptions = None) -> None:
         self._split = factorization
         self._compile_kwargs = compile_kwargs
+        self._log_prior: FunctionAt | None = None
+        self._direction = pt.vector("direction", dtype="float64", shape=(factorization.size,))
 
     def compiled(self) -> FunctionAt:
         """Compile the log-density (``mh_log_prior``)."""
-        return self._compiled_log_prior
+        if self._log_prior is None:
+            self._log_prior = self._compile_log_prior()
+        return self._log_prior
 
-    @cached_property
-    def _compiled_log_prior(self) -> FunctionAt:
+    def _compile_log_prior(self) -> FunctionAt:
         size, prior = self._split.size, self._split.prior
         graph = compiled_on_position(self._split, prior, self._compile_kwargs)
 
-        def log_prior(theta, context):
+        def write_value(theta, context, out):
             (value,) = graph(carray(theta, size), carray(context, PRIOR_ADDRESSES))
-            return value.item()
+            out[0] = value.item()
+
+        self._writer = called_by_library(write_value, WRITTEN_DENSITY, "mh_element_density")
+        written = self._writer.source.ctypes
+
+        def log_prior(theta, context):
+            # An error in Python code leaves the value as it is here: no density.
+            value = np.full(1, np.nan)
+            written(theta, context, value.ctypes)
+            return value[0]
 
         return called_by_library(log_prior, LOG_PRIOR, "mh_log_prior")
 
@@ -114,7 +127,7 @@ class GraphPrior:
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
     ) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient and Hessian; the Hessian is empty unless requested."""
-        if self._is_sparse or position.size > MAX_ENTRIES:
+        if self._product is None or position.size > MAX_ENTRIES:
             return self._by_differences(position, others, hessian=hessian)
         # PyTensor's loops in Python reject empty arrays, so at least one direction is passed.
         directions = np.eye(position.size)[: position.size if hessian else 1]
@@ -128,9 +141,18 @@ class GraphPrior:
         return float(value), gradient, np.broadcast_to(products, directions.shape)
 
     @cached_property
-    def _is_sparse(self) -> bool:
-        """Whether there are sparse matrices: PyTensor cannot batch Hessian products with them."""
-        return any(isinstance(v.type, SparseTensorType) for v in ancestors([self._split.prior]))
+    def _product(self) -> Variable | None:
+        """Graph of the Hessian times `direction`; None for sparse matrices, or without derivatives.
+
+        PyTensor cannot batch Hessian products with sparse matrices.
+        """
+        if any(isinstance(v.type, SparseTensorType) for v in ancestors([self._split.prior])):
+            return None
+        inputs = self._split.position, self._direction
+        try:
+            return pushforward(self.gradient, *inputs, disconnected_outputs="ignore")
+        except NO_DERIVATIVE:
+            return None
 
     def _by_differences(
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
@@ -140,10 +162,8 @@ class GraphPrior:
         value, *gradient = self.slopes(position, context)
         if not hessian:
             return float(value), np.array(gradient), np.empty((0, 0))
-        steps = DIFFERENCE_STEP * np.eye(position.size)
-        ends = [[self.slopes(position + x, context)[1:] for x in (step, -step)] for step in steps]
-        products = np.array([above - below for above, below in ends]) / (2.0 * DIFFERENCE_STEP)
-        return float(value), np.array(gradient), 0.5 * (products + products.T)
+        found = hessian_by_differences(lambda x: self.slopes(x, context)[1:], position)
+        return float(value), np.array(gradient), found
 
     @cached_property
     def slopes(self) -> Callable:
@@ -166,13 +186,11 @@ class GraphPrior:
             return grad(self._split.prior, self._split.position, disconnected_inputs="ignore")
 
     def _in_python(self, mode: Mode) -> Callable:
-        factorization, gradient = self._split, self.gradient
+        factorization, product = self._split, self._product
         theta, others = factorization.position, factorization.other_values
-        direction = pt.vector("direction", dtype="float64", shape=(factorization.size,))
-        with require_differentiable(factorization):
-            product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
         directions = pt.matrix("directions", dtype="float64", shape=(None, factorization.size))
-        outputs = [factorization.prior, gradient, vectorize_graph(product, {direction: directions})]
+        products = vectorize_graph(product, {self._direction: directions})
+        outputs = [factorization.prior, self.gradient, products]
         function = pytensor.function(
             [theta, others, directions], outputs, mode=mode, on_unused_input="ignore"
         )

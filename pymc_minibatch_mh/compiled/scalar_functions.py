@@ -42,6 +42,8 @@ from pymc_minibatch_mh.threads import DelayedInterrupts
 NUMBERS, INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
 ROW_FUNCTION = types.void(NUMBERS, NUMBERS, types.int64)
 LOG_PRIOR = types.float64(NUMBERS, INTEGERS)
+#: Signature of densities that are written to an array.
+WRITTEN_DENSITY = types.void(NUMBERS, INTEGERS, NUMBERS)
 
 #: Maximum size in bytes of a table inside compiled code. Larger tables, which every process would
 #: compile anew, are read like data.

@@ -118,6 +118,11 @@ class UserSource(BoundSource):
 
     def given(self, target: Target, reference: Reference) -> Any:
         """Value of the setting, or the value that its function returns for the centre."""
+        if target.taylor_order and target.rows.without_second:
+            raise SettingError(
+                f"{self.setting}= is of exact remainders, but second derivatives of "
+                f"{target.rows.without_second} are differences. Use taylor_order=0."
+            )
         given = self.value
         if not isinstance(given, self.kind):
             given = given(target.factorization.unravel(reference.centre, {}))

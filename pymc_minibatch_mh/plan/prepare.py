@@ -168,6 +168,8 @@ def _expand_around_mode(target: Target, model: pm.Model, start: np.ndarray) -> P
             raise
         raise ModeError(" ".join([str(error), *products])) from error
     found = DensePlan(target, Requirements(), reference, marginal=marginal)
+    drawn = np.random.default_rng(PREPARATION_SEED)
+    target.require_equal_sums(reference, lambda: found.gaussian_draw(drawn, 1.0))
     try:
         target.check(model, lambda: found.gaussian_draw(rng, 1.0))
     except FactorizationError:

@@ -7,13 +7,14 @@ data; their last arguments are compiled rows in memory, and row numbers within t
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_minibatch_mh.compiled.gradient_differences import hessian_by_differences
 from pymc_minibatch_mh.compiled.model import PlacedRows
 from pymc_minibatch_mh.compiled.prior import MAX_ENTRIES, Prior
 from pymc_minibatch_mh.data import ArrayRows, RowBlock
@@ -303,6 +304,19 @@ class FullData:
         self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
     ) -> Derivatives:
         """Derivatives of the summed log-likelihood of `rows`, by default of all."""
+        if not (hessian and self.rows.without_second):
+            return self._derivatives(theta, hessian, rows)
+
+        def gradient_at(place: np.ndarray) -> np.ndarray:
+            return self._derivatives(place, False, rows).gradient
+
+        found = self._derivatives(theta, False, rows)
+        return replace(found, hessian=hessian_by_differences(gradient_at, theta))
+
+    def _derivatives(
+        self, theta: np.ndarray, hessian: bool, rows: np.ndarray | None
+    ) -> Derivatives:
+        """Derivatives of the summed log-likelihood by the rows' compiled functions."""
         sums = np.zeros(1 + theta.size)
         products = np.zeros((theta.size, theta.size) if hessian else (0, 0))
         for own_sums, own_products in self._on_rows(partial(derivatives_at, theta, hessian), rows):

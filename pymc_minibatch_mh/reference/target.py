@@ -1,5 +1,6 @@
 """Tempered posterior of a model: compiled, checked, and expanded around its mode."""
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
@@ -7,10 +8,10 @@ import numpy as np
 import pymc as pm
 
 from pymc_minibatch_mh.compiled.form_rows import FormRows
-from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT
+from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT, term_names
 from pymc_minibatch_mh.compiled.model import CompiledModel, PlacedRows
 from pymc_minibatch_mh.data import ArrayRows
-from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
+from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError, UnsupportedModelError
 from pymc_minibatch_mh.expressions.graph import Argument
 from pymc_minibatch_mh.expressions.kinks import kinks_of
 from pymc_minibatch_mh.expressions.patterns import subexpressions
@@ -53,8 +54,13 @@ CHECK_POINTS, CHECK_READS = 3, 300_000
 CHECK_ROWS = 100_000
 #: Maximum logarithm of an inverse scale whose square does not overflow.
 MAX_SHRUNK = 350.0
+#: Differences in place of derivatives: moves in which all rows are summed, and the maximum change
+#: of a log ratio in one of them.
+SUMMED_MOVES, MAX_CHANGE = 4, 0.01
 #: Number of rows above which the search for the mode ends one Newton step early.
 MANY_ROWS = 100_000
+
+_log = logging.getLogger("pymc")
 
 
 class Target:
@@ -282,6 +288,36 @@ class Target:
 
         names = [term.name for term in self.factorization.terms]
         check_factorization(density.all_densities(self.source.others), parts_at, points, names)
+
+    def require_equal_sums(self, reference: Reference, draw: Callable[[], np.ndarray]) -> None:
+        """Compare the rows' expansions with the whole one, if their derivatives are differences.
+
+        UnsupportedModelError if they change a log ratio between positions from `draw`.
+        """
+        operation, order = self.rows.without_second, self.taylor_order
+        if not operation or order == 0:
+            return
+        moves = [(draw(), draw()) for _ in range(SUMMED_MOVES)]
+        errors = [self._error_of_differences(reference, *ends) for ends in moves]
+        worst = self.inverse_temperature * float(np.max(np.abs(errors)))
+        _log.info("Differences of %s change log ratios by at most %.1g.", operation, worst)
+        if not worst <= MAX_CHANGE:
+            raise UnsupportedModelError(
+                f"{term_names(self.factorization)}: the gradient of {operation} has no derivative, "
+                f"and its differences change log ratios by {worst:.2g}, because it is not the "
+                "gradient of the values, or jumps. Correct it, or use taylor_order=0."
+            )
+
+    def _error_of_differences(
+        self, reference: Reference, position: np.ndarray, new: np.ndarray
+    ) -> float:
+        """Sum over rows of their expansions' changes in a move, minus that of the whole one."""
+        centre, hessian = reference.centre, reference.hessian
+        both = (position - centre) + (new - centre)
+        slope = reference.gradient + 0.5 * hessian @ both
+        change = self.log_likelihood(new) - self.log_likelihood(position)
+        remainders = self.full_data.change(self.taylor_order, (position, new, centre))
+        return change - remainders - float(slope @ (new - position))
 
     def spread(self, most: int, first: int = 0) -> np.ndarray:
         """Row numbers of at most `most` evenly spaced rows, beginning with `first`."""
