@@ -23,11 +23,11 @@ def hessian_by_differences(
         return (gradient(above) - gradient(below)) / (above[k] - below[k])
 
     columns = []
-    for k, place in enumerate(position):
-        step = STEP * max(1.0, abs(place))
-        found = column(k, step)
-        if step * np.sqrt(abs(found[k])) > MAX_DEVIATION:
-            found = column(k, MAX_DEVIATION / np.sqrt(abs(found[k])))
-        columns.append(found)
+    for k, coordinate in enumerate(position):
+        step = STEP * max(1.0, abs(coordinate))
+        derivative = column(k, step)
+        if step * np.sqrt(abs(derivative[k])) > MAX_DEVIATION:
+            derivative = column(k, MAX_DEVIATION / np.sqrt(abs(derivative[k])))
+        columns.append(derivative)
     products = np.reshape(columns, (position.size, position.size))
     return 0.5 * (products + products.T)

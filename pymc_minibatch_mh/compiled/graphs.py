@@ -160,14 +160,14 @@ NO_DERIVATIVE = (MethodNotDefined, NotImplementedError, NullTypeGradError)
 SHARE_OF_MOVE = 2.0**-7
 
 
-def derivative_along(graph: Variable, place: Variable, way: Variable) -> Variable:
+def derivative_along(graph: Variable, position: Variable, way: Variable) -> Variable:
     """Derivative along a move; by central differences if an operation has no derivative."""
     try:
-        return pushforward(graph, place, way)
+        return pushforward(graph, position, way)
     except NO_DERIVATIVE:
-        moved, step = place.type(), SHARE_OF_MOVE * way
-        (graph,) = clone_replace([graph], {place: moved})
-        above, below = (clone_replace([graph], {moved: place + x})[0] for x in (step, -step))
+        moved, step = position.type(), SHARE_OF_MOVE * way
+        (graph,) = clone_reposition([graph], {position: moved})
+        above, below = (clone_reposition([graph], {moved: position + x})[0] for x in (step, -step))
         return (above - below) / (2.0 * SHARE_OF_MOVE)
 
 

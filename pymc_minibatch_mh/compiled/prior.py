@@ -162,8 +162,8 @@ class GraphPrior:
         value, *gradient = self.slopes(position, context)
         if not hessian:
             return float(value), np.array(gradient), np.empty((0, 0))
-        found = hessian_by_differences(lambda x: self.slopes(x, context)[1:], position)
-        return float(value), np.array(gradient), found
+        products = hessian_by_differences(lambda x: self.slopes(x, context)[1:], position)
+        return float(value), np.array(gradient), products
 
     @cached_property
     def slopes(self) -> Callable:

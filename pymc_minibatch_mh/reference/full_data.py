@@ -307,11 +307,11 @@ class FullData:
         if not (hessian and self.rows.without_second):
             return self._derivatives(theta, hessian, rows)
 
-        def gradient_at(place: np.ndarray) -> np.ndarray:
-            return self._derivatives(place, False, rows).gradient
+        def gradient_at(position: np.ndarray) -> np.ndarray:
+            return self._derivatives(position, False, rows).gradient
 
-        found = self._derivatives(theta, False, rows)
-        return replace(found, hessian=hessian_by_differences(gradient_at, theta))
+        first = self._derivatives(theta, False, rows)
+        return replace(first, hessian=hessian_by_differences(gradient_at, theta))
 
     def _derivatives(
         self, theta: np.ndarray, hessian: bool, rows: np.ndarray | None
