@@ -166,8 +166,8 @@ def derivative_along(graph: Variable, position: Variable, way: Variable) -> Vari
         return pushforward(graph, position, way)
     except NO_DERIVATIVE:
         moved, step = position.type(), SHARE_OF_MOVE * way
-        (graph,) = clone_reposition([graph], {position: moved})
-        above, below = (clone_reposition([graph], {moved: position + x})[0] for x in (step, -step))
+        (graph,) = clone_replace([graph], {position: moved})
+        above, below = (clone_replace([graph], {moved: position + x})[0] for x in (step, -step))
         return (above - below) / (2.0 * SHARE_OF_MOVE)
 
 
