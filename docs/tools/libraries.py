@@ -95,6 +95,9 @@ def outcome(name: str) -> tuple[bool, str]:
         "random_seed": 1,
     }
     names = [v.name for v in model.model.free_RVs]
+    if isinstance(model, clv.ParetoNBDModel):
+        # Its own fit looks for a maximum, unless it is told to sample.
+        settings |= {"method": "mcmc"}
     if isinstance(model, MixedLogit):
         # Its own fit samples by NumPyro, and stores the utilities of all rows at each draw.
         settings |= {"nuts_sampler": "pymc", "var_names": names}
