@@ -13,6 +13,7 @@ differ by that much, and the log-likelihood jumps between them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytensor
@@ -33,6 +34,7 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
 from pytensor.xtensor.type import XTensorType, as_xtensor
+from scipy.sparse import issparse
 
 from pymc_minibatch_mh.model.independence_rules import Walk, rebuild_output
 from pymc_minibatch_mh.model.stored_ops import ReadStored
@@ -107,14 +109,15 @@ def data_behind(variable: Variable) -> list[Variable] | None:
     return arrays
 
 
-def compute_constant(variable: Variable) -> np.ndarray:
-    """Value of a graph that depends on data only."""
+def compute_constant(variable: Variable) -> Any:
+    """Value of a graph that depends on data only: an array, or a sparse matrix."""
     graph = as_plain_tensor(variable)
     if graph is not variable:
         graph = rewrite_graph(graph, include=("lower_xtensor",))
     values = pytensor.function([], graph, mode=IN_PYTHON)
     with np.errstate(all="ignore"):
-        return np.ascontiguousarray(values())
+        found = values()
+    return found if issparse(found) else np.ascontiguousarray(found)
 
 
 def with_double_constants(graph: Variable) -> Variable:

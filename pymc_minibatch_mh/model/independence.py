@@ -14,6 +14,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
 
+import pymc_minibatch_mh.model.sparse_products  # noqa: F401 - registers rules
 from pymc_minibatch_mh.data import Column, dtype_in_batch
 from pymc_minibatch_mh.data.source import StoredArray
 from pymc_minibatch_mh.errors import UnsupportedModelError, refusal_message
