@@ -14,6 +14,7 @@ import pytensor.tensor as pt
 from pymc.data import MinibatchOp
 from pymc.distributions.simulator import SimulatorRV
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.basic import as_symbolic
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
@@ -326,7 +327,7 @@ def sum_log_densities(graphs: Sequence[Variable]) -> Variable:
 
 def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -> list[Variable]:
     frozen = {
-        v: pt.constant(data_values(v))
+        v: as_symbolic(data_values(v))
         for v in ancestors(outputs)
         if (isinstance(v, SharedVariable) and isinstance(v.type, pt.TensorType))
         or (isinstance(v, SharedVariable | Constant) and isinstance(v.type, XTensorType))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -13,6 +14,7 @@ from pytensor.graph.traversal import walk as visit
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
+from scipy.sparse import issparse
 
 import pymc_minibatch_mh.model.sparse_products  # noqa: F401 - registers rules
 from pymc_minibatch_mh.data import Column, dtype_in_batch
@@ -225,8 +227,8 @@ def is_supported_dtype(dtype: np.dtype) -> bool:
     return dtype.isnative and (dtype.kind in "iub" or dtype in (np.float32, np.float64))
 
 
-def data_values(variable: Variable) -> np.ndarray:
-    """Array behind a constant or a shared variable, without a copy."""
+def data_values(variable: Variable) -> Any:
+    """Array or sparse matrix behind a constant or a shared variable, without a copy."""
     shared = isinstance(variable, SharedVariable)
     held = variable.get_value(borrow=True) if shared else variable.data
     if isinstance(held, np.ma.MaskedArray) and np.ma.is_masked(held):
@@ -235,7 +237,7 @@ def data_values(variable: Variable) -> np.ndarray:
             "is set to an array with masked entries, whose values are missing",
             "Drop the rows with missing values.",
         )
-    return np.asarray(held)
+    return held if issparse(held) else np.asarray(held)
 
 
 def batch_term(

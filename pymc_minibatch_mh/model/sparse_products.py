@@ -9,7 +9,7 @@ the k entries of an observation are read one by one: the sum over j of ``value[j
 
 from collections.abc import Iterator
 from itertools import groupby, pairwise
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -36,6 +36,10 @@ from pymc_minibatch_mh.model.independence_rules import (
 
 #: Maximum size of the arrays of entries, relative to that of the sparse matrix.
 MAX_RELATIVE_SIZE = 2
+#: Maximum number of blocks, relative to the largest number of entries of a row.
+MAX_BLOCKS = 2
+#: Number of entries that are compared at a time.
+_AT_ONCE = 2**16
 USE_SEVERAL_PRODUCTS = (
     "Give the model the columns that are full in a dense array, or observations with many entries "
     "as an observed variable of their own."
@@ -50,8 +54,8 @@ class _Entries(NamedTuple):
 
     first: int
     stop: int
-    index: Variable | None
-    values: Variable | None
+    index: Any
+    values: Any
 
 
 #: Cache of the entries of constant matrices, because several products may read one.
@@ -124,31 +128,46 @@ def _entries_of(op: Op, variable: Variable, by_row: bool) -> list[_Entries]:
     """Entries of a matrix of data by observation; observations are its rows or its columns."""
     if variable in _ENTRIES:
         return _ENTRIES[variable]
-    is_shared = isinstance(variable, SharedVariable)
-    matrix = variable.get_value(borrow=True) if is_shared else compute_constant(variable)
+    matrix = _matrix_behind(variable)
     rows = sparse.csr_array(matrix if by_row else matrix.T)
     if not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()
-    entries = list(_read_rows(op, rows))
+    parts = list(_read_rows(op, rows))
+    arrays = {id(x): x for part in parts for x in part[2:] if x is not None}
+    constants = {k: pt.constant(x, name=variable.name) for k, x in arrays.items()}
+    parts = [_Entries(*part[:2], *(constants.get(id(x)) for x in part[2:])) for part in parts]
     if isinstance(variable, Constant):
-        _ENTRIES[variable] = entries
-    return entries
+        _ENTRIES[variable] = parts
+    return parts
+
+
+def _matrix_behind(variable: Variable) -> Any:
+    """Matrix of a graph of data, without a copy if it is a constant or a shared variable."""
+    if isinstance(variable, Constant):
+        return variable.data
+    is_shared = isinstance(variable, SharedVariable)
+    return variable.get_value(borrow=True) if is_shared else compute_constant(variable)
 
 
 def _read_rows(op: Op, rows: sparse.csr_array) -> Iterator[_Entries]:
     counts, edges = np.diff(rows.indptr), _block_edges(rows)
     most, is_regular = int(counts.max(initial=0)), bool((counts == counts[0]).all())
+    size = sum(x.nbytes for x in (rows.data, rows.indices, rows.indptr))
     has_ones = bool((rows.data == 1).all())
-    entry_size = rows.indices.itemsize + (1 if has_ones else rows.data.itemsize)
-    arrays = rows.data, rows.indices, rows.indptr
-    room = MAX_RELATIVE_SIZE * sum(x.nbytes for x in arrays) // (entry_size * rows.shape[0])
-    if len(edges) - 1 <= room and not (is_regular and most == 1):
+    if has_ones:
+        ones = np.ones(rows.nnz, dtype=np.int8)
+        rows = sparse.csr_array((ones, rows.indices, rows.indptr), shape=rows.shape)
+    entry_size = rows.indices.itemsize + rows.data.itemsize
+    room = MAX_RELATIVE_SIZE * size // (entry_size * rows.shape[0])
+    # Indicators of a single factor need no copy.
+    is_factor = is_regular and most == 1 < rows.shape[1]
+    if len(edges) - 1 <= min(room, MAX_BLOCKS * most) and not is_factor:
         yield from _read_blocks(rows, edges)
-    elif is_regular and most:
-        shape = (-1, most) if most > 1 else (-1,)
-        values = None if has_ones else pt.constant(rows.data.reshape(shape))
-        yield _Entries(0, rows.shape[1], pt.constant(rows.indices.reshape(shape)), values)
+    elif is_regular:
+        shape = (-1,) if is_factor else (-1, most)
+        values = None if has_ones else rows.data.reshape(shape)
+        yield _Entries(0, rows.shape[1], rows.indices.reshape(shape), values)
     elif most <= room:
         yield _padded_entries(rows, counts, most)
     else:
@@ -162,34 +181,44 @@ def _block_edges(rows: sparse.csr_array) -> list[int]:
     # Entry i + 1 follows entry i, except where a row begins.
     follows = np.ones(rows.nnz + 1, dtype=bool)
     follows[rows.indptr] = False
-    follows = follows[1:-1]
     # The first column that is in a row together with a column from here on.
-    limit = np.full(size + 1, size)
-    np.minimum.at(limit, rows.indices[:-1][follows], rows.indices[1:][follows])
-    limit = np.minimum.accumulate(limit[::-1])[::-1].tolist()
+    limit, counts = np.full(size + 1, size), np.zeros(size + 1, dtype=np.int64)
+    for start in range(0, rows.nnz, _AT_ONCE):
+        columns = rows.indices[start : start + _AT_ONCE + 1]
+        pairs = follows[start + 1 : start + columns.size]
+        np.minimum.at(limit, columns[:-1][pairs], columns[1:][pairs])
+        np.add.at(counts, columns[:_AT_ONCE], 1)
+    # A full column, such as an intercept, is alone even where its neighbours are empty.
+    full = np.flatnonzero(counts == rows.shape[0])
+    limit[full] = full + 1
+    limit = np.minimum.accumulate(limit[::-1])[::-1]
     edges = [0]
     while edges[-1] < size:
-        edges.append(limit[edges[-1]])
+        edges.append(int(limit[edges[-1]]))
     return edges
 
 
 def _read_blocks(rows: sparse.csr_array, edges: list[int]) -> Iterator[_Entries]:
     columns = rows.tocsc()
-    indices: list[Variable] = []
+    indices: list[np.ndarray] = []
     for is_single, run in groupby(pairwise(edges), key=lambda block: block[1] - block[0] == 1):
         blocks = list(run)
         if is_single:
             first, stop = blocks[0][0], blocks[-1][1]
-            yield _Entries(first, stop, None, pt.constant(columns[:, first:stop].toarray("C")))
+            yield _Entries(first, stop, None, _dense_columns(columns, first, stop))
             continue
         for first, stop in blocks:
             index, values = _read_block(columns, first, stop)
             # The slopes of a factor have the index of its intercepts.
-            same = (other for other in indices if np.array_equal(other.data, index))
-            indices.append(next(same, None) or pt.constant(index))
-            yield _Entries(
-                first, stop, indices[-1], None if values is None else pt.constant(values)
-            )
+            indices.append(next((x for x in indices if np.array_equal(x, index)), index))
+            yield _Entries(first, stop, indices[-1], values)
+
+
+def _dense_columns(columns: sparse.csc_array, first: int, stop: int) -> np.ndarray:
+    dense = np.zeros((columns.shape[0], stop - first), columns.data.dtype)
+    for k, (start, end) in enumerate(pairwise(columns.indptr[first : stop + 1])):
+        dense[columns.indices[start:end], k] = columns.data[start:end]
+    return dense
 
 
 def _read_block(
@@ -211,8 +240,8 @@ def _read_block(
 
 def _padded_entries(rows: sparse.csr_array, counts: np.ndarray, most: int) -> _Entries:
     """Entries of rows that have up to `most`; others get zeros in the column of their first."""
-    first = np.append(rows.indices, 0)[rows.indptr[:-1]]
+    first = np.append(rows.indices, np.zeros(1, np.int32))[rows.indptr[:-1]]
     has = np.arange(most) < counts[:, None]
     index, values = np.repeat(first[:, None], most, axis=1), np.zeros(has.shape, rows.data.dtype)
     index[has], values[has] = rows.indices, rows.data
-    return _Entries(0, rows.shape[1], pt.constant(index), pt.constant(values))
+    return _Entries(0, rows.shape[1], index, values)

@@ -15,6 +15,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.sharedvar import TensorSharedVariable
 from pytensor.tensor.variable import TensorConstant
+from scipy.sparse import issparse
 
 from pymc_minibatch_mh.data.source import StoredArray
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError, refusal_message
@@ -256,7 +257,7 @@ def read_term(
 def _keep_names(rv: Variable, logp: Variable) -> None:
     """Copy names to the constants that PyTensor made from named ones by dropping axes."""
     before, after = (
-        [v for v in ancestors([graph]) if isinstance(v, TensorConstant) and v.type.ndim]
+        [v for v in ancestors([graph]) if type(v) is TensorConstant and v.type.ndim]
         for graph in (rv, logp)
     )
     named = [(v.name, np.squeeze(v.data)) for v in before if v.name is not None]
@@ -324,6 +325,8 @@ def _complete_observations(
             "Pass an array, a pm.Data, or an expression of these, as observed=.",
         )
     observations = data_values(value) if is_array else compute_constant(value)
+    if issparse(observations):
+        raise refusal_message(name, "is observed as a sparse matrix", "Give it an array.")
     if observations.dtype.kind == "f" and np.isnan(observations).any():
         raise refusal_message(
             name, "has missing values (NaN) in its data", "Drop the rows with missing values."

@@ -3,10 +3,8 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pymc.distributions.dist_math import check_parameters
-from pytensor import sparse
 from pytensor.compile.builders import OpFromGraph
 from pytensor.tensor.basic import AllocDiag
-from scipy.sparse import csr_matrix
 
 from model.evaluation import evaluate
 from pymc_minibatch_mh.errors import UnsupportedModelError
@@ -227,27 +225,6 @@ MIXED = {
 def test_operations_that_mix_rows_are_refused(name):
     with pytest.raises(UnsupportedModelError, match=r"^'y' .*so it cannot be subsampled\. [A-Z]"):
         term_of(MIXED[name]())
-
-
-SPARSE = sparse.as_sparse(csr_matrix(X))
-
-
-@pytest.mark.parametrize(
-    ("graph", "name"),
-    [
-        (lambda: sparse.structured_dot(SPARSE, b[:, None])[:, 0], "StructuredDot"),
-        (lambda: sparse.dot(SPARSE, c)[:, 0], "Dot"),
-        (lambda: sparse.dot(pytensor.shared(csr_matrix(X)), b[:, None])[:, 0], "Dot"),
-        (lambda: (SPARSE @ c)[:, 0], "an operation"),
-    ],
-)
-def test_a_sparse_matrix_is_named_with_the_way_to_a_dense_one(graph, name):
-    with pytest.raises(UnsupportedModelError) as refusal:
-        term_of(graph())
-    assert f"{name} takes a sparse matrix, whose rows cannot be read" in str(refusal.value)
-    assert "pm.math.dot(X.toarray(), b)" in str(refusal.value)
-    assert_rows(shared(X) @ b)
-    assert_rows(sparse.dense_from_sparse(SPARSE) @ b)
 
 
 @pytest.mark.parametrize("mask", [np.arange(N) != 2, X > -0.5], ids=["of rows", "of entries"])

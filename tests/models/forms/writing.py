@@ -3,6 +3,8 @@
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor import sparse
+from scipy.sparse import csr_matrix
 
 from models.forms.form import GROUPS, Section
 from models.forms.regressions import line, slopes
@@ -191,6 +193,9 @@ groups.forms_of(
             "y", line(d), pm.HalfNormal("s", shape=4)[d.g], observed=d.y
         ),
         "dummy columns": lambda d: respond(d, d("D", np.eye(4)[d.raw.g]) @ pm.Normal("a", shape=4)),
+        "sparse dummy columns": lambda d: respond(
+            d, sparse.dot(d("D", csr_matrix(np.eye(4)[d.raw.g])), pm.Normal("a", shape=4))
+        ),
     }
 )
 
