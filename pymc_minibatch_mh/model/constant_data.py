@@ -114,10 +114,10 @@ def compute_constant(variable: Variable) -> Any:
     graph = as_plain_tensor(variable)
     if graph is not variable:
         graph = rewrite_graph(graph, include=("lower_xtensor",))
-    values = pytensor.function([], graph, mode=IN_PYTHON)
+    compute = pytensor.function([], graph, mode=IN_PYTHON)
     with np.errstate(all="ignore"):
-        found = values()
-    return found if issparse(found) else np.ascontiguousarray(found)
+        values = compute()
+    return values if issparse(values) else np.ascontiguousarray(values)
 
 
 def with_double_constants(graph: Variable) -> Variable:

@@ -111,8 +111,8 @@ def _coefficients(other: Variable, by_row: bool) -> Variable:
 
 def _product(part: _Entries, coefficients: Variable, walk: Walk) -> Variable:
     """Sum over the entries of each row of a minibatch, shape (n,) or (n, m)."""
-    whole = (part.first, part.stop) == (0, coefficients.type.shape[0])
-    chosen = coefficients if whole else coefficients[part.first : part.stop]
+    has_all = (part.first, part.stop) == (0, coefficients.type.shape[0])
+    chosen = coefficients if has_all else coefficients[part.first : part.stop]
     is_vector = coefficients.type.ndim == 1
     values = None if part.values is None else walk.rows(part.values, 0)
     if part.index is None:
