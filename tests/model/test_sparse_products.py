@@ -12,8 +12,11 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_matrix
 from scipy.stats import norm
 
 from model.evaluation import evaluate, split_of
+from pymc_minibatch_mh import TunaMH, sample
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.model.independence import batch_term
+from pymc_minibatch_mh.structure.random_effects import find_random_effects
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 N, K = 60, 30
 RNG = np.random.default_rng(4)
@@ -213,3 +216,50 @@ def test_a_matrix_in_the_prior_part_stays_sparse():
     prior = evaluate([parts.position], parts.prior, [B])
     expected = norm.logpdf(B).sum() + norm.logpdf(1.0, DENSE[:4] @ B).sum()
     np.testing.assert_allclose(prior, expected)
+
+
+def grouped_models():
+    """A model by indices, centred and not, and the same by a sparse design."""
+    n, sizes = 3_000, (120, 130)
+    rng = np.random.default_rng(7)
+    rows, levels = np.arange(n), [rng.integers(0, size, n) for size in sizes]
+    number, response = rng.normal(size=(2, n))
+    columns = np.concatenate([levels[0], levels[1] + sizes[0], levels[1] + sum(sizes)])
+    values = np.concatenate([np.ones(2 * n), number])
+    design = csr_matrix((values, (np.tile(rows, 3), columns)), shape=(n, sum(sizes) + sizes[1]))
+    for is_sparse in (False, True):
+        with pm.Model() as model:
+            first = pm.Normal("first", pm.Normal("mean"), pm.HalfNormal("tau"), shape=sizes[0])
+            second = pm.HalfNormal("sd") * pm.Normal("z", shape=sizes[1])
+            slope = pm.Normal("slope", 0.0, pm.HalfNormal("width"), shape=sizes[1])
+            if is_sparse:
+                mean = sparse.dot(design, pt.concatenate([first, second, slope]))
+            else:
+                mean = first[levels[0]] + second[levels[1]] + slope[levels[1]] * number
+            pm.Normal("y", mean, observed=response)
+        yield model
+
+
+def test_a_design_has_the_factors_of_its_indices():
+    read = []
+    for model in grouped_models():
+        parts = split_of(model)
+        (function,) = row_functions(parts)
+        effects = find_random_effects(parts, [function])
+        data = RowData(function, slice(0, function.n_rows))
+        matrices = [data.coefficients(form, parts.size) for form in function.arguments]
+        read.append((effects.names, [one.places for one in effects.factors], matrices))
+    (names, places, matrices), (other_names, other_places, other_matrices) = read
+    assert names == other_names
+    np.testing.assert_equal(places, other_places)
+    np.testing.assert_equal(matrices, other_matrices)
+
+
+@pytest.mark.slow
+def test_draws_of_a_design_are_those_of_its_indices():
+    traces = [
+        sample(TunaMH(model=model), draws=200, tune=200, chains=1, random_seed=1, model=model)
+        for model in grouped_models()
+    ]
+    for name, draws in traces[0].posterior.items():
+        np.testing.assert_array_equal(draws, traces[1].posterior[name])
