@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.program import possible_slices
+from pymc_minibatch_mh.chain.program import SamplerSpec, possible_slices
 from pymc_minibatch_mh.native.library import GeneratorRecord, function
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.target import whitened_directions
@@ -96,6 +96,22 @@ def check_start(chain: Chain) -> StartOutcome:
         chain.state.waits_at[:] = chain.position
         return "waits"
     return None
+
+
+def rows_of_trial(program: SamplerSpec, updates: int) -> float:
+    """Mean number of rows that an update evaluates, by a new chain from the normal approximation.
+
+    The trial ends early once it has evaluated as many rows as there are.
+    """
+    plan, rng = program.plan, np.random.default_rng(SEED)
+    chain = Chain(program, rng, adapting=False)
+    position = plan.target.factorization.in_support(plan.gaussian_draw(rng, 1.0))
+    chain.place(position, plan.target.source.others)
+    rows, draws = 0.0, 0
+    while draws < updates and rows <= plan.n_rows:
+        rows += float(chain.advance(1).counts["n_obs"].sum())
+        draws += 1
+    return rows / (draws * program.updates_per_draw)
 
 
 def _end_waiting(chain: Chain) -> None:

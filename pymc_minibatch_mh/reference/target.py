@@ -111,11 +111,16 @@ class Target:
         return any(kinks_of(function.exprs, function.root) for function in functions)
 
     @cached_property
-    def n_elements(self) -> int:
-        """Number of coordinates that data select by an index, such as group effects."""
+    def indexed(self) -> set[int]:
+        """Coordinates that data select by an index, such as group effects."""
         if isinstance(self.row_functions, BoundsError):
-            return 0
-        return len(indexed_coordinates(predictor_forms(self.row_functions)))
+            return set()
+        return indexed_coordinates(predictor_forms(self.row_functions))
+
+    @property
+    def n_elements(self) -> int:
+        """Number of coordinates that data select by an index."""
+        return len(self.indexed)
 
     @cached_property
     def n_in_softmax(self) -> int:

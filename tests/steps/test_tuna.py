@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pymc as pm
@@ -13,8 +14,10 @@ from helpers.altered import with_method
 from helpers.grouped import target_of
 from helpers.in_library import decide_by_width, rate, thin
 from pymc_minibatch_mh import TunaMH
+from pymc_minibatch_mh.chain.starts import rows_of_trial
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.plan.plan import EffectMoves
+from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import tuna as poisson
 from pymc_minibatch_mh.steps.tuna import TunaSettings
 
@@ -236,3 +239,44 @@ def test_effects_in_several_alternatives_move_one_at_a_time_even_if_few(alternat
     settings = TunaSettings()
     moves = settings.moves_for(settings.method("best", None), target_of(choices(alternatives)))
     assert moves == EffectMoves("never", by_elements)
+
+
+@pytest.mark.parametrize(
+    ("products", "rows", "by_elements"),
+    [(100, 2_000, "where possible"), (99, 2_000, "never"), (100, 50_000, "never")],
+)
+def test_effects_move_one_at_a_time_if_joint_bounds_are_loose(products, rows, by_elements):
+    rng, settings = np.random.default_rng(4), TunaSettings()
+    product = rng.integers(0, products, rows)
+    with pm.Model() as model:
+        elasticity = pm.Normal("elasticity", pm.Normal("mean"), 1.0, shape=products)[product]
+        rate = pm.math.exp(elasticity * rng.normal(size=rows))
+        pm.Poisson("y", rate, observed=rng.poisson(1.0, rows))
+    moves = settings.moves_for(settings.method("best", None), target_of(model))
+    assert moves == EffectMoves("never", by_elements)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "how"), [(False, "proposed with all other"), (True, "accepted one at a time")]
+)
+def test_many_rows_of_effects_are_told_when_the_step_is_built(blocks, how, caplog, monkeypatch):
+    model = choices_of_people()
+    with caplog.at_level("WARNING", logger="pymc"):
+        TunaMH(model=model, blocks=blocks)
+        assert not caplog.records, "fewer than a thousand rows are no news"
+        monkeypatch.setattr(report, "MIN_MANY", 0)
+        monkeypatch.setattr(report, "MANY_ROWS", 1e-6)
+        TunaMH(model=model, blocks=blocks)
+        (message,) = caplog.messages
+    assert f"the 25 effects 'effect' are {how}" in message
+
+
+def test_a_trial_evaluates_as_many_rows_as_updates_do():
+    step = TunaMH(model=choices_of_people(), blocks=True, rng=1)
+    rows = step.chain.copy().advance(1_000).counts["n_obs"].mean()
+    assert 0.5 * rows < rows_of_trial(step.program, 100) < 2.0 * rows
+
+
+@cache
+def choices_of_people():
+    return choices(3)
