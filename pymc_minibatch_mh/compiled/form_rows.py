@@ -21,6 +21,8 @@ from pymc_minibatch_mh.compiled.scalar_functions import (
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.data.arrays import STORED_TYPES
 from pymc_minibatch_mh.expressions.graph import Apply, Data, Expr, Gather, LoweringError, Monomial
+from pymc_minibatch_mh.expressions.kinks import kinks_of
+from pymc_minibatch_mh.expressions.patterns import operands_first
 from pymc_minibatch_mh.native import library
 from pymc_minibatch_mh.native.forms import (
     CHOICE,
@@ -42,6 +44,9 @@ from pymc_minibatch_mh.structure.row_function import (
     without_rows,
 )
 
+#: Maximum number of operations in a function with kinks and derivatives: 4,000 of a drift
+#: diffusion did not compile in 15 minutes, and in one minute as a graph.
+MAX_OPERATIONS = 3_000
 #: Number of rows per block when data expressions are computed.
 ROWS_PER_BLOCK = 65_536
 
@@ -213,8 +218,23 @@ def evaluate_predictors(
     return PlacedForms(values, sizes, norms, whitened)
 
 
+def _require_compilable(function: RowFunction, slopes: Sequence[Expr]) -> None:
+    """Raise LoweringError for long series with branches, if data are in memory as graphs need."""
+    if function.is_stored or not kinks_of(function.exprs, function.root):
+        return
+    count = sum(not x.is_data for x in operands_first(slopes))
+    if count > MAX_OPERATIONS:
+        raise LoweringError(
+            function.root.op if isinstance(function.root, Apply) else function.root,
+            f"and its derivatives are {count:,} operations on numbers, which compile for minutes",
+        )
+
+
 class FormRows:
-    """Row functions of all terms, compiled on demand; LoweringError if they lack derivatives."""
+    """Row functions of all terms, compiled on demand; LoweringError if they lack derivatives.
+
+    Functions with kinks of more than `MAX_OPERATIONS` operations are left to graphs of arrays.
+    """
 
     def __init__(self, functions: Sequence[RowFunction], size: int) -> None:
         self.functions = functions
@@ -222,6 +242,8 @@ class FormRows:
         #: Data expressions that each function reads.
         self.leaves = [data_leaves([function.root]) for function in functions]
         self._slopes = [partial_derivatives(function, (0, 1, 2)) for function in functions]
+        for function, slopes in zip(functions, self._slopes, strict=True):
+            _require_compilable(function, slopes)
         self._compiled: dict[tuple[str, int], list[FunctionAt]] = {}
 
     def at(self, source: ArrayRows) -> "PlacedFormRows | StoredFormRows":

@@ -112,8 +112,8 @@ class CompiledModel:
     @cached_property
     def element_prior(self) -> LevelPrior:
         """Random effects with their prior; NotSeparableError if they are dependent."""
-        if isinstance(self.row_functions, BoundsError):
-            raise NotSeparableError(str(self.row_functions))
+        if self.why_graph or isinstance(self.row_functions, BoundsError):
+            raise NotSeparableError(self.why_graph)
         found = find_random_effects(self.factorization, self.row_functions)
         return split_prior(self.factorization, found)
 

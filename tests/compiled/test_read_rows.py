@@ -1,5 +1,7 @@
 """Compiled rows are the model's, whichever way they are read, and read data where they lie."""
 
+import re
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -14,13 +16,16 @@ from compiled.fitted import rows_of
 from helpers.models import FAMILIES, poisson
 from helpers.tiers import fast
 from model.evaluation import evaluate, positions, rows_of_whole, split_of
+from pymc_minibatch_mh.compiled import form_rows
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.graphs import GraphRows, ReadRows, compiled_graph, row_source
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.compiled.prior import GraphPrior
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.native.row_sums import moments_of_move
 from pymc_minibatch_mh.reference.full_data import FullData
+from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 from pymc_minibatch_mh.structure.row_function import row_functions
 
 N = 50
@@ -166,3 +171,16 @@ def test_sums_of_derivatives_are_those_of_the_graph(name):
     np.testing.assert_allclose(ours.gradient, values[1], rtol=1e-9, atol=1e-11 * scale)
     scale = np.abs(ours.hessian @ along).max()
     np.testing.assert_allclose(ours.hessian @ along, values[2], rtol=1e-8, atol=1e-10 * scale)
+
+
+def test_long_series_with_kinks_are_compiled_as_graphs(monkeypatch):
+    """Thousands of operations on numbers compile for minutes, and arrays of them in seconds."""
+    monkeypatch.setattr(form_rows, "MAX_OPERATIONS", 10)
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=3)
+        pm.Laplace("y", a[np.arange(N) % 3], pt.exp(a[0]), observed=WIDE[:, 0])
+    compiled = CompiledModel(split_of(model))
+    assert isinstance(compiled.rows, GraphRows)
+    assert re.search(r"its derivatives are \d\d operations on numbers", compiled.why_graph)
+    with pytest.raises(NotSeparableError, match="operations on numbers"):
+        _ = compiled.elements
