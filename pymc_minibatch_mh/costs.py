@@ -34,6 +34,9 @@ RECORDING = 12e-6
 #: problems of benchmarks/groups.py. Used to choose κ (samplers.componentwise).
 ITERATION, ELEMENT_NUMBER, OTHER_NUMBERS, BORDER_PAIR, CELL = 10e-6, 4e-9, 10, 3e-9, 1.5e-9
 ELEMENT_OBSERVATION, ELEMENT_CANDIDATE = 0.25e-6, 0.13e-6
+#: Cost of the rows of an effect in an iteration, without its numbers: from the table of groups of
+#: 6.7 to 100 rows in docs/background/groups.md. For forecasts (plan.group_forecast).
+ELEMENT = 0.2e-6
 #: Cost of a leapfrog step of PyMC's NUTS, without gradient. For forecasts (diagnostics.forecast).
 LEAPFROG = 25e-6
 #: Minimum time of the gradient of an observation: about one exponential. Used to decide whether

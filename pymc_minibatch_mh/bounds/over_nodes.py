@@ -50,9 +50,9 @@ ENDS_ALONG = np.array([-4.5, -3.0, -2.0, -1.25, -0.75, -0.25, 0.25, 0.75, 1.25, 
 ASPECT, NARROWED = 0.7, 0.25
 #: Number of normal proposals for which influential groups are chosen.
 TYPICAL_MOVES = 1_000
-#: Number of ranges of groups in a forecast, and groups in each; number of groups drawn in an update
-#: up to which smaller regions save little.
-TRIALS, TRIAL_GROUPS, FEW_GROUPS = 8, 64, 2.0
+#: Number of ranges of groups that regions are tried on, and groups in each: for bounds, and for a
+#: forecast; number of groups drawn in an update up to which smaller regions save little.
+TRIALS, TRIAL_GROUPS, FORECAST_GROUPS, FEW_GROUPS = 8, 64, 16, 2.0
 #: Inner balls, whose derivatives are bounded as well, by their share of the smallest radius.
 INNER = (0.25, 0.5, 0.75)
 #: Bound that stands for none; maximum share of groups without one, which every update evaluates.
@@ -105,7 +105,7 @@ class NodeBoundsPass:
     def tables(self) -> Tables:
         """Bounds of all groups; BoundsError if a group has none over the smallest region."""
         report_stage(BOUNDING)
-        cover = self._best_cover()
+        cover = self._best_cover(TRIAL_GROUPS)[0]
         headers, intervals, c = self._tables_of(cover, self._tasks())
         usable = _usable(c)
         if not usable.size:
@@ -138,11 +138,18 @@ class NodeBoundsPass:
         table, some = np.argmin(totals, axis=0), np.isfinite(totals).any(axis=0)
         return np.bincount(table[some], sizes[some], len(headers)) / TYPICAL_MOVES
 
-    def _best_cover(self) -> Cover:
-        """Cover by which fewest groups are drawn, of those until few are."""
+    def forecast_evaluated(self) -> float:
+        """Mean number of groups that an update evaluates, forecast from some groups."""
+        return self._best_cover(FORECAST_GROUPS)[1]
+
+    def _best_cover(self, length: int) -> tuple[Cover, float]:
+        """Cover by which fewest groups are drawn, of those until few are, and their number.
+
+        It is tried on ranges of groups of some length.
+        """
         n_groups = self._rows.layout.n_groups
-        firsts = np.linspace(0, n_groups - TRIAL_GROUPS, TRIALS).astype(int).clip(0)
-        trials = [(k, min(k + TRIAL_GROUPS, n_groups)) for k in np.unique(firsts).tolist()]
+        firsts = np.linspace(0, n_groups - length, TRIALS).astype(int).clip(0)
+        trials = [(k, min(k + length, n_groups)) for k in np.unique(firsts).tolist()]
         tried = sum(last - first for first, last in trials) / n_groups
         best, least = Cover([], None), np.inf
         for cover in self._covers(trials):
@@ -155,7 +162,7 @@ class NodeBoundsPass:
                 read = _influential_groups(sizes @ c[usable])[1] / tried
             if not best.regions or read <= least:
                 best, least = cover, read
-        return best
+        return best, least
 
     def _covers(self, trials: list[tuple[int, int]]) -> Iterator[Cover]:
         """Covers from coarse to fine ones; `trials` are ranges of groups that stand for all."""

@@ -154,6 +154,8 @@ class Explanation:
     large_deterministics, var_names
         Deterministics that :func:`pymc.sample` would evaluate and store at every draw; all other
         variables, for ``var_names=``.
+    effects
+        How the effects of groups are sampled, and why; empty without such effects.
     given_scales
         Hyperparameters that the proposal draws first, and all others conditionally on them.
     """
@@ -179,6 +181,7 @@ class Explanation:
     nuts: NutsForecast | None
     large_deterministics: tuple[LargeDeterministic, ...]
     var_names: tuple[str, ...]
+    effects: str = ""
     given_scales: tuple[str, ...] = ()
 
     @property
@@ -202,6 +205,7 @@ class Explanation:
             ),
             *sheet_section("Not subsampled", [(other.name, other.reason) for other in self.others]),
             *sheet_section("Reparametrisation", moved),
+            *sheet_section("Group effects", [("are", self.effects)]),
             *self._facts_of_step(),
             *sheet_section("NUTS", nuts),
             *sheet_section("Evaluated and stored at every draw", large),
@@ -383,6 +387,7 @@ def _explain_step(
         nuts=nuts,
         large_deterministics=large,
         var_names=names_without_large(model, large),
+        effects=step.plan.reason,
         given_scales=_hyperparameters_first(step, model),
     )
 

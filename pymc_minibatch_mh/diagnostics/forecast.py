@@ -221,6 +221,8 @@ class Forecast:
     full_pass_share: float
     #: Time per update within the step, including its share of the overhead per draw.
     microseconds_per_update: float
+    #: Time to draw the effects that are integrated out, for each stored draw; 0 without them.
+    milliseconds_of_effects: float = 0.0
     #: Smallest bulk effective sample size of a coordinate, and the name of that coordinate.
     ess: float
     worst: str
@@ -264,6 +266,7 @@ class Forecast:
         names = ", ".join(self.constant_variables)
         constant = f"{names}: other steps move them, which no figure includes" if names else ""
         error = format_figure(self.rows_error)
+        effects = format_figure(self.milliseconds_of_effects)
         return [
             ("rests on", f"{self.draws:,} draws of pilots, {self.tune:,} of warm-up in each; "
              f"{updates}"),
@@ -271,6 +274,7 @@ class Forecast:
             ("acceptance rate", acceptance),
             ("full-data evaluations", f"{self.full_pass_share:.1%} of the updates"),
             ("time per update", f"{format_figure(self.microseconds_per_update)} µs"),
+            ("time of effects", f"{effects} ms for each stored draw" if effects != "0" else ""),
             ("effective draws", f"{self.ess:,.0f} of {self.draws:,} for {self.worst}, the worst "
              "coordinate"),
             ("ESS/s", speed),
@@ -331,6 +335,7 @@ def summarize_pilots(
         acceptance_error=float(pilots.counts["error"].mean()) / updates,
         full_pass_share=float(pilots.counted("full_pass").mean()) / updates,
         microseconds_per_update=1e6 * seconds / updates,
+        milliseconds_of_effects=1e3 * effects,
         ess=ess,
         worst=pilots.names[int(effective.argmin())],
         ess_per_second=ess / (draws * (seconds + RECORDING + effects)),

@@ -28,8 +28,14 @@ from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.plan.append import require_same_rows
 from pymc_minibatch_mh.plan.bound_sources import NodeBounds, functions_of
 from pymc_minibatch_mh.plan.dense import DensePlan
-from pymc_minibatch_mh.plan.plan import EffectMoves, Requirements, WhenUsed
+from pymc_minibatch_mh.plan.group_forecast import (
+    forecast_groups,
+    seconds_one_at_a_time,
+    share_along_scale,
+)
+from pymc_minibatch_mh.plan.plan import EffectMoves, Requirements
 from pymc_minibatch_mh.reference.node_rule import (
+    EffectMoments,
     GroupTarget,
     NodeChoice,
     effect_moments,
@@ -43,11 +49,15 @@ from pymc_minibatch_mh.structure.small_groups import SmallGroups, find_small_gro
 
 _log = logging.getLogger("pymc")
 
-#: Maximum mean size of a row's group, and of the number of other parameters: beyond, effects that
-#: are accepted one at a time are faster (docs/background/groups.md).
-MAX_ROWS_IN_GROUP, MAX_OTHERS = 70.0, 60
-#: Minimum standard deviation of a scale, relative to it, at which its square is the coordinate.
-WEAK_SCALE = 0.1
+#: Maximum mean size of a row's group, beyond which effects that are accepted one at a time are
+#: faster in all models; maximum number of other parameters, beyond which bounds take too long.
+MAX_ROWS_IN_GROUP, MAX_OTHERS = 200.0, 60
+#: Minimum standard deviation of a scale, relative to it, at which its square may be the coordinate;
+#: effective draws of an update below which a coordinate is not chosen if the other one has more.
+UNCERTAIN, MIN_SHARE = 0.05, 0.1
+#: Factor by which both forecasts together may be wrong: in doubt, effects are integrated out,
+#: as their stored draws are then independent.
+ERROR_OF_FORECASTS = 10.0
 
 
 @final
@@ -138,6 +148,8 @@ class GroupsPlan(DensePlan):
     @cached_property
     def seconds_of_effects(self) -> float:
         """Time to draw all effects for one stored draw."""
+        # All draws share the bounds.
+        _ = self.effect_bounds
         began = time.perf_counter()
         self.unravel(self.reference.centre, {})
         return time.perf_counter() - began
@@ -194,12 +206,12 @@ def _requirements_of_groups(requirements: Requirements) -> Requirements:
 
 
 def integrated_plan(
-    target: Target, requirements: Requirements, model: pm.Model, start: np.ndarray, when: WhenUsed
+    target: Target, requirements: Requirements, model: pm.Model, start: np.ndarray, how: EffectMoves
 ) -> GroupsPlan:
     """Plan with effects integrated out; NotSeparableError if that is impossible or slower."""
     functions, factorization = functions_of(target), target.factorization
     groups = find_small_groups(model, factorization, functions, target.elements)
-    if when != "always":
+    if how.integrated != "always":
         _require_small(groups, factorization.size)
     rng = np.random.default_rng(PREPARATION_SEED)
     roots = [1] * len(groups.scales)
@@ -207,11 +219,11 @@ def integrated_plan(
     begin = marginal.factorization.ravel(factorization.unravel(start, {}))
     marginal, near, choice = with_placed_nodes(marginal, begin, rng)
     reference, _ = marginal.expand(near, rng)
-    if len(groups.effects) == 1 and _is_weak(marginal, reference):
-        marginal, reference = _in_the_square(target, marginal, reference, rng)
-    needs = _requirements_of_groups(requirements)
-    plan = GroupsPlan(marginal, needs, reference, complete=target, choice=choice)
+    marginal, reference = _in_best_coordinate(target, marginal, reference, rng)
     moments = effect_moments(marginal.group_rows, reference.centre)
+    reason = _require_faster(marginal, reference, moments, how)
+    needs = _requirements_of_groups(requirements)
+    plan = GroupsPlan(marginal, needs, reference, complete=target, choice=choice, reason=reason)
     # A first draw shows whether the effects can be drawn at all.
     plan.unravel(reference.centre, {})
 
@@ -241,30 +253,58 @@ def _group_target(
     return marginal
 
 
-def _is_weak(target: GroupTarget, reference: Reference) -> bool:
-    """Whether the standard deviation of a scale is no small share of the scale."""
-    (scale,) = target.compiled.layout.scales
-    k = scale.coordinate
-    sd = float(np.linalg.norm(reference.factor[k]))
-    return sd > WEAK_SCALE * reference.centre[k]
-
-
-def _in_the_square(
+def _in_best_coordinate(
     target: Target, marginal: GroupTarget, reference: Reference, rng: np.random.Generator
 ) -> tuple[GroupTarget, Reference]:
-    """Target in the square of a weak scale, in which the log-likelihood is nearer to quadratic."""
-    layout = marginal.compiled.layout
+    """Target and reference in a scale or, if it is forecast to be faster, in its square."""
+    scale, *others = marginal.compiled.layout.scales
+    sd = float(np.linalg.norm(reference.factor[scale.coordinate]))
+    if others or not sd > UNCERTAIN * reference.centre[scale.coordinate]:
+        return marginal, reference
+    layout, begin = marginal.compiled.layout, reference.centre.copy()
     squared = _group_target(target, layout.groups, marginal.group_rows.nodes, [2])
-    begin = reference.centre.copy()
-    begin[layout.scales[0].coordinate] **= 2
+    begin[scale.coordinate] **= 2
     try:
-        return squared, squared.expand(begin, rng)[0]
+        both = (marginal, reference), (squared, squared.expand(begin, rng)[0])
     except ModeError:
         return marginal, reference
+    return both[_is_better_squared(*both)]
+
+
+def _is_better_squared(
+    plain: tuple[GroupTarget, Reference], squared: tuple[GroupTarget, Reference]
+) -> bool:
+    """Whether an effective draw takes less time in the square of a scale."""
+    shares = [share_along_scale(*each) for each in (plain, squared)]
+    # Few effective draws are those of a chain that has yet to reach a part of the scale.
+    if shares[1] <= shares[0] or shares[0] < MIN_SHARE:
+        return shares[1] > shares[0]
+    times = [forecast_groups(*each).seconds_of_draw for each in (plain, squared)]
+    return times[1] < times[0]
+
+
+def _require_faster(
+    marginal: GroupTarget, reference: Reference, moments: EffectMoments, how: EffectMoves
+) -> str:
+    """Why effects are integrated out; NotSeparableError if moving them one at a time is faster."""
+    if how.integrated == "always":
+        return "integrated out, as blocks='groups' asks for"
+    if how.by_elements == "never":
+        return "integrated out, as this step cannot update effects one at a time"
+    here = forecast_groups(marginal, reference).seconds_of_draw
+    rival = seconds_one_at_a_time(marginal, moments)
+    times = f"{format_seconds(here)} to an effective draw of the other parameters, forecast"
+    if here > ERROR_OF_FORECASTS * rival:
+        name = marginal.compiled.layout.groups.name
+        raise NotSeparableError(
+            f"{name!r} would then take {times}, and {format_seconds(rival)} with effects one at a "
+            "time"
+        )
+    return f"integrated out: {times}, against {format_seconds(rival)} with effects one at a time"
 
 
 def _require_small(groups: SmallGroups, size: int) -> None:
-    """Raise NotSeparableError if effects that are accepted one at a time are faster."""
+    """Raise NotSeparableError if a forecast takes too long, as bounds of groups would."""
     counts = groups.counts.sum(axis=0)
     rows = float((counts.astype(float) ** 2).sum() / max(counts.sum(), 1))
     if rows > MAX_ROWS_IN_GROUP:
@@ -275,6 +315,14 @@ def _require_small(groups: SmallGroups, size: int) -> None:
     others = size - groups.coordinates.size
     if others > MAX_OTHERS:
         raise NotSeparableError(
-            f"there are {others} other parameters, and effects one at a time are faster above "
+            f"there are {others} other parameters, and bounds of groups take too long above "
             f"{MAX_OTHERS}"
         )
+
+
+def format_seconds(seconds: float) -> str:
+    """Seconds, milliseconds or microseconds to two digits."""
+    for unit, length in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= length:
+            return f"{float(f'{seconds / length:.2g}'):,g} {unit}"
+    return f"{float(f'{1e6 * seconds:.2g}'):g} µs"

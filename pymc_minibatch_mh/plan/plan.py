@@ -153,6 +153,8 @@ class Plan(ABC):
     heavy: np.ndarray | None = None
     #: Bounds of rows; each table covers some of the proposals.
     tables: AnyTables | None = None
+    #: Why effects are sampled in this way, in words; empty if that is not known.
+    reason: str = ""
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without readers of rows and addresses, which belong to this process."""

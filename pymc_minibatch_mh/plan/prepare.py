@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -186,20 +186,22 @@ def _prepare_plan(
     moves: EffectMoves,
 ) -> Plan:
     """Plan of a model, with effects sampled in one of the requested ways if possible."""
+    why_apart = "as blocks=True asks for"
     if moves.integrated != "never":
         try:
-            return integrated_plan(target, requirements, model, start, moves.integrated)
+            return integrated_plan(target, requirements, model, start, moves)
         except (NotSeparableError, BoundsError, ModeError) as error:
             if moves.integrated == "always":
                 raise SettingError(
                     f"blocks='groups' integrates effects out, but {str(error).rstrip('.')}. Leave "
                     "it out."
                 ) from error
-            _log.info("Group effects are not integrated out, because %s.", str(error).rstrip("."))
+            why_apart = f"not integrated out, because {str(error).rstrip('.')}"
+            _log.info("Group effects are %s.", why_apart)
     if moves.by_elements == "never":
         return _expand_around_mode(target, model, start)
     try:
-        return _by_elements(target, requirements, model, start)
+        return replace(_by_elements(target, requirements, model, start), reason=why_apart)
     except NotSeparableError as error:
         reason: Exception = error
         if moves.by_elements == "always":

@@ -163,7 +163,7 @@ def test_ellipsoids_hold_all_positions_of_their_slab(name):
     k, size, rng = scale.coordinate, reference.centre.size, np.random.default_rng(2)
     bounding = NodeBoundsPass(target.group_rows, reference)
     edges = []
-    for _, regions in bounding._slabs(bounding._along):
+    for regions, *_ in bounding._slabs(bounding._along):
         assert {region.n_kinds for region in regions} <= {1, len(ACROSS)}
         edges.append([region.interval for region in regions])
         for region in regions:
@@ -222,7 +222,7 @@ def test_slabs_along_an_entry_hold_what_they_bound(entry, monkeypatch):
         positions = reference.centre + w @ reference.factor.T
         y = np.linalg.solve(region.factor, (positions - region.theta).T)
         assert np.linalg.norm(y, axis=0) == pytest.approx(region.radii[0])
-    monkeypatch.setattr(NodeBoundsPass, "_best_cover", lambda _: cover)
+    monkeypatch.setattr(NodeBoundsPass, "_best_cover", lambda *_: (cover, 0.0))
     tables = NodeBoundsPass(rows, reference).tables()
     remainders = Remainders(target, reference, tables)
     found = [remainders.largest(k, rng) for k in (0, 4, -4) if k < len(tables.c)]

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+import pymc as pm
 
 from pymc_minibatch_mh.compiled.group_rows import GroupLayout
 from pymc_minibatch_mh.compiled.integrated_model import IntegratedModel
@@ -52,6 +53,20 @@ def target_of(model, root=1):
     reduced = without_effects(whole, groups, roots)
     layout = GroupLayout.from_functions(functions, groups, whole.size, roots)
     return GroupTarget(IntegratedModel(reduced, layout, first_nodes(groups)))
+
+
+def panel(n_groups=300, each=5, tau=0.8, prior=pm.Normal):
+    """Return a model of persons with a few answers each."""
+    rng = np.random.default_rng(3)
+    person = rng.permutation(np.repeat(np.arange(n_groups), each))
+    x = rng.standard_normal(person.size)
+    chance = -0.5 + 0.8 * x + tau * rng.standard_normal(n_groups)[person]
+    y = rng.random(person.size) < 1.0 / (1.0 + np.exp(-chance))
+    with pm.Model() as model:
+        mu, slope = pm.Normal("mu", 0, 2), pm.Normal("slope", 0, 2)
+        effect = prior("effect", mu, pm.HalfNormal("tau", 1), shape=n_groups)
+        pm.Bernoulli("y", logit_p=effect[person] + slope * x, observed=y.astype(int))
+    return model
 
 
 def moments_of(mean, sd):

@@ -5,25 +5,13 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from helpers.small_groups import panel
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, explain, sample
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.native.bound_tables import KIND
 from pymc_minibatch_mh.native.moves import CONSTANT, ENDS
+from pymc_minibatch_mh.plan import groups
 from pymc_minibatch_mh.plan.groups import GroupsPlan
-
-
-def panel(n_groups=300, each=5, tau=0.8, prior=pm.Normal):
-    """Return a model of persons with a few answers each."""
-    rng = np.random.default_rng(3)
-    person = rng.permutation(np.repeat(np.arange(n_groups), each))
-    x = rng.standard_normal(person.size)
-    chance = -0.5 + 0.8 * x + tau * rng.standard_normal(n_groups)[person]
-    y = rng.random(person.size) < 1.0 / (1.0 + np.exp(-chance))
-    with pm.Model() as model:
-        mu, slope = pm.Normal("mu", 0, 2), pm.Normal("slope", 0, 2)
-        effect = prior("effect", mu, pm.HalfNormal("tau", 1), shape=n_groups)
-        pm.Bernoulli("y", logit_p=effect[person] + slope * x, observed=y.astype(int))
-    return model
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +45,19 @@ def test_other_ways_are_kept(model, blocks):
     assert (plan.blocks is not None) is blocks
 
 
-def test_large_groups_are_not_integrated_out(caplog):
+def test_large_groups_are_forecast_to_be_slower(caplog):
     caplog.set_level("INFO", logger="pymc")
     plan = TunaMH(model=panel(200, each=80)).plan
-    assert not isinstance(plan, GroupsPlan)
-    assert "has 80 rows in the group of a typical row" in caplog.text
+    assert plan.blocks is not None
+    assert "'effect' would then take" in plan.reason
+    assert plan.reason in caplog.text
+
+
+def test_groups_of_hundreds_are_not_tried(monkeypatch):
+    monkeypatch.setattr(groups, "MAX_ROWS_IN_GROUP", 4.0)
+    monkeypatch.setattr(groups, "forecast_groups", None)
+    plan = TunaMH(model=panel()).plan
+    assert "has 5 rows in the group of a typical row" in plan.reason
 
 
 def test_a_reason_is_an_error_where_groups_are_asked_for():
@@ -73,9 +69,10 @@ def test_a_reason_is_an_error_where_groups_are_asked_for():
         FireflyMH(model=panel(), blocks="groups")
 
 
-@pytest.mark.parametrize(("tau", "root"), [(1.5, 1), (0.35, 2)])
-def test_the_coordinate_of_a_weak_scale_is_its_square(tau, root):
-    plan = TunaMH(model=panel(2_000, tau=tau), blocks="groups").plan
+@pytest.mark.parametrize(("n", "tau", "root"), [(2_000, 1.5, 1), (2_000, 0.35, 2), (240, 1.0, 1)])
+def test_the_coordinate_of_a_weak_scale_is_its_square(n, tau, root):
+    """The third scale is as uncertain as the second one, but far from 0."""
+    plan = TunaMH(model=panel(n, tau=tau), blocks="groups").plan
     assert [scale.root for scale in plan.target.compiled.layout.scales] == [root]
     assert (plan.tables.along is None) is (root == 1)
 
@@ -87,6 +84,8 @@ def test_explain_counts_groups_and_the_time_of_their_effects(step, monkeypatch):
     assert [one.name for one in told.coordinates] == ["tau"]
     # A stored draw has all effects.
     monkeypatch.setitem(step.plan.__dict__, "seconds_of_effects", 10.0)
+    assert "time of effects" in str(told.details)
+    assert "with effects one at a time" in str(told.details)
     longer = explain(step, nuts=False).forecast
     assert longer.seconds > 10.0 * 1_000
     assert longer.ess_per_second_in_blocks < 0.2
@@ -118,10 +117,10 @@ def test_values_of_other_steps_reach_the_prior():
 def test_a_saved_step_has_the_same_draws(tmp_path):
     settings = {"chains": 1, "random_seed": 4, "progressbar": False, "tune": 40}
     settings["compute_convergence_checks"] = False
-    step = TunaMH(model=panel())
+    step = TunaMH(model=panel(tau=0.3))
     assert step.plan.tables.along is not None
     step.save(tmp_path / "step.npz")
-    other = TunaMH(model=panel(), prepared=tmp_path / "step.npz")
+    other = TunaMH(model=panel(tau=0.3), prepared=tmp_path / "step.npz")
     assert other.plan.choice == step.plan.choice
     expected, found = (sample(x, 40, **settings).posterior for x in (step, other))
     for name in expected.data_vars:

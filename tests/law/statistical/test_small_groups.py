@@ -58,7 +58,8 @@ QUICK = ("bernoulli", "normal", "normal, weak")
 def run(case, method=TunaMH, draws=DRAWS, **settings):
     """Sample a case, with the coordinate of the scale that it has; settings are of `sample`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(groups, "_is_weak", lambda *_: case.root == 2)
+        patch.setattr(groups, "UNCERTAIN", 0.0)
+        patch.setattr(groups, "_is_better_squared", lambda *_: case.root == 2)
         model = model_of(case.family, case.rows, centred=case.centred)
         step = method(blocks="groups", observed=["y"], model=model)
     assert isinstance(step.plan, GroupsPlan)
