@@ -1,10 +1,10 @@
 """Make ``public_reports.json``: sample models of large data that people asked about in public.
 
 Run ``PYTHONPATH=.:tests python -m benchmarks.public_reports [NAME ...]`` in the root folder; no
-names, all models. Each has a process of its own, which reads, prepares and samples it by
-``TunaMH()``, or by ``PenaltyMH()`` if that is refused. Seconds are those of the processor, without
-imports and data, and with nothing compiled before. ``python -m docs.tools.models_page`` writes the
-table.
+names, all models without a result. Each has a process of its own, which reads, prepares and samples
+it by ``TunaMH()``, or by ``PenaltyMH()`` if that is refused. Seconds are those of the processor,
+without imports and data, and with nothing compiled before. ``python -m docs.tools.models_page``
+writes the table.
 """
 
 import json
@@ -149,11 +149,11 @@ def store(name, result):
 
 
 def main(arguments):
-    """Measure the models that are named, or all; one with sizes in this process."""
+    """Measure named models, or all without a result; one with sizes in this process."""
     if len(arguments) == 2 and arguments[1].startswith("{"):
         measure(arguments[0], json.loads(arguments[1]))
         return
-    for name in arguments or MODELS:
+    for name in arguments or [name for name in MODELS if name not in stored()]:
         store(name, result := in_a_process(name, {}))
         print(f"{name}: {result}", flush=True)
 
