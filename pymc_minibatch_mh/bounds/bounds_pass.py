@@ -9,9 +9,11 @@ from psutil import virtual_memory
 from pytensor.scalar import basic as scalar
 from scipy.special import chdtri
 
+from pymc_minibatch_mh.bounds.composed_bounds import ComposedBounds
 from pymc_minibatch_mh.bounds.exponential_sums import (
     Region,
     is_nonlinear_mixture,
+    least_directional,
     pair_by_parts,
     use_joint_bound,
     use_sum_bound,
@@ -36,6 +38,7 @@ from pymc_minibatch_mh.bounds.remainder import derivative_suprema, pair_of
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import Apply, Expr
+from pymc_minibatch_mh.expressions.inner_sums import Composition
 from pymc_minibatch_mh.expressions.kinks import kinks_of
 from pymc_minibatch_mh.expressions.patterns import is_a, operands_first, subexpressions
 from pymc_minibatch_mh.expressions.rules import is_impossible
@@ -453,12 +456,26 @@ class BoundsPass(RowPass):
                 boxes = box_of_support(function, data, *self._support)
             found = derivative_suprema(function, data, boxes, self.order, pieces)
             along, together = pair_of(found, place, self.order, beta)
+        if function.composition is not None and self.order > 1 and radius < np.inf:
+            pair = self._composed_bounds(function.composition, data, place, region)
+            along, together = np.fmin(along, pair[0]), np.fmin(together, pair[1])
         if by_parts and use_sum_bound(function, self.order):
             pair = pair_by_parts(function, data, place, region)
             along, together = np.fmin(along, pair[0]), np.fmin(together, pair[1])
         if self.order == 1:
             along = together = np.fmin(along, together)
         return along, together
+
+    def _composed_bounds(
+        self, split: Composition, data: RowData, geometry: Geometry, region: Region
+    ) -> tuple[Array, Array]:
+        """Bounds of rows by the chain rule for functions of sums of many linear predictors."""
+        boxes = within_support(
+            data.function, geometry.argument_boxes(region.radius), *self._support
+        )
+        composed = ComposedBounds(data, geometry, boxes, region.radius)
+        together = region.inverse_temperature * composed.size(split, self.order)
+        return together / least_directional(self.order), together
 
     def _region_radii(self, trials: Sequence["_Trial"]) -> list[float]:
         nested = [self._normal_radius(tail) for tail in self._tail_probabilities]

@@ -20,10 +20,10 @@ from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, derivative_suprema, pair_of
 from pymc_minibatch_mh.expressions.graph import Expr
 from pymc_minibatch_mh.expressions.log_sums import (
-    SEVERAL,
     LogSum,
     NonlinearParts,
     Weights,
+    has_log_sums,
     nonlinear_parts,
     parts_of_branches,
 )
@@ -149,6 +149,11 @@ def _largest_eigenvalue(products: Array, weights: Array, doubt: Array) -> Array:
 MIN_DIRECTION = 2.0 / (3.0 * np.sqrt(3.0))
 
 
+def least_directional(order: int) -> float:
+    """Least directional M in units of the joint M."""
+    return {1: 1.0, 2: 0.5, 3: MIN_DIRECTION}[order]
+
+
 def log_sum_bounds(
     log_sum: LogSum, data: RowData, place: Geometry, radius: float, order: int
 ) -> tuple[Array, Array]:
@@ -268,15 +273,10 @@ def use_joint_bound(function: RowFunction, order: int) -> bool:
 def use_sum_bound(function: RowFunction, order: int) -> bool:
     """Whether bounds by summands of the log-likelihood are needed, or may be smaller."""
     if not use_joint_bound(function, order):
-        return True
+        return function.composition is None
     if order == 1 or len(function.arguments) == 1:
         return False
-    several = any(
-        len(s.terms) >= SEVERAL
-        for part in parts_of_branches(function.exprs, function.root)
-        for s in part.log_sums
-    )
-    return several or is_nonlinear_mixture(function)
+    return has_log_sums(function.exprs, function.root) or is_nonlinear_mixture(function)
 
 
 def is_nonlinear_mixture(function: RowFunction) -> bool:
@@ -338,7 +338,7 @@ def _bounds_of_sum(
     if parts.mixture:
         found = mixture_bounds(function, parts.mixture, data, place, region.radius, region.order)
         found *= region.inverse_temperature
-        return np.stack([found / (MIN_DIRECTION if region.order == 3 else 0.5), found])
+        return np.stack([found / least_directional(region.order), found])
     rest = parts.others[0]
     if len(parts.others) > 1:
         rest = function.exprs.node(scalar.add, parts.others)

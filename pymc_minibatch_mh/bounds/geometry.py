@@ -4,7 +4,7 @@ A row's bound needs M only of the component of a proposal along the row's linear
 Directions shared by all rows are stored once, others for each group; M is the maximum over groups.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -119,24 +119,28 @@ class Geometry:
 
     def correlation_norm(self) -> Array:
         """Largest eigenvalue of the correlation matrix of each row's linear predictors."""
-        m = len(self.norms)
-        if m == 1:
-            return np.ones(())
         pairs = {
             (a, b): np.abs((self.whitened[a] * self.whitened[b]).sum(axis=1))
             / np.maximum(self.norms[a] * self.norms[b], 1e-300)
-            for a in range(m)
+            for a in range(len(self.norms))
             for b in range(a)
         }
-        if m == 2:
-            return np.minimum(1.0 + pairs[1, 0], 2.0) * (1.0 + RELATIVE)
-        shape = np.broadcast_shapes(*(r.shape for r in pairs.values()))
-        matrix = np.zeros((*shape, m, m))
-        for (a, b), r in pairs.items():
-            matrix[..., a, b] = matrix[..., b, a] = np.minimum(r, 1.0)
-        matrix += np.eye(m)
-        # Absolute correlations give an upper bound of the eigenvalue (Perron, Frobenius).
-        return np.asarray(np.linalg.eigvalsh(matrix)[..., -1] * (1.0 + RELATIVE))
+        return largest_eigenvalue(pairs, len(self.norms))
+
+
+def largest_eigenvalue(pairs: Mapping[tuple[int, int], Array], size: int) -> Array:
+    """Bound of the largest eigenvalue of matrices of correlations, at most as large as `pairs`."""
+    if size == 1:
+        return np.ones(())
+    if size == 2:
+        return np.minimum(1.0 + pairs[1, 0], 2.0) * (1.0 + RELATIVE)
+    shape = np.broadcast_shapes(*(r.shape for r in pairs.values()))
+    matrix = np.zeros((*shape, size, size))
+    for (a, b), r in pairs.items():
+        matrix[..., a, b] = matrix[..., b, a] = np.fmin(r, 1.0)
+    matrix += np.eye(size)
+    # Absolute correlations give an upper bound of the eigenvalue (Perron, Frobenius).
+    return np.asarray(np.linalg.eigvalsh(matrix)[..., -1] * (1.0 + RELATIVE))
 
 
 def geometry_of_rows(

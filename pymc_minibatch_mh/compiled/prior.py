@@ -6,7 +6,7 @@ expressions as well.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import combinations_with_replacement
 from threading import Lock
 from typing import Any
@@ -56,7 +56,12 @@ from pymc_minibatch_mh.expressions.graph import (
     LoweringError,
 )
 from pymc_minibatch_mh.expressions.lower import lower_graph
-from pymc_minibatch_mh.expressions.patterns import evaluate_exprs, operands_first, with_affines
+from pymc_minibatch_mh.expressions.patterns import (
+    affines_in,
+    evaluate_exprs,
+    operands_first,
+    with_leaves,
+)
 from pymc_minibatch_mh.functions.base import Function
 from pymc_minibatch_mh.model.constant_data import AS_SAMPLED
 from pymc_minibatch_mh.model.factorization import Factorization
@@ -255,7 +260,7 @@ def _prior_expression(exprs: ExprGraph, factorization: Factorization) -> Expr:
     if factorization.other_values in above or not all(map(_is_small, above)):
         raise LoweringError(factorization.prior.owner_op, "is not small")
     (root,) = np.ravel(lower_graph(exprs, prior, factorization.position))
-    return with_affines(exprs, root, partial(_as_argument, exprs))
+    return with_leaves(exprs, root, {x: _as_argument(exprs, x) for x in affines_in(root)})
 
 
 def _is_small(variable: Variable) -> bool:

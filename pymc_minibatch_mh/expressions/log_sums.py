@@ -143,6 +143,12 @@ def parts_of_branches(exprs: ExprGraph, root: Expr) -> list[NonlinearParts]:
     return [nonlinear_parts(exprs, branch) for branch in choice_branches(root)]
 
 
+def has_log_sums(exprs: ExprGraph, root: Expr) -> bool:
+    """Whether a summand is the logarithm of a sum of several exponentials."""
+    parts = parts_of_branches(exprs, root)
+    return any(len(s.terms) >= SEVERAL for part in parts for s in part.log_sums)
+
+
 def choice_branches(root: Expr) -> Iterator[Expr]:
     """Branches of nested switches on data."""
     waiting = [root]

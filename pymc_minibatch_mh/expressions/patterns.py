@@ -1,7 +1,7 @@
 """Patterns in expressions: parts of sums and products, and known signs."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -148,21 +148,18 @@ def operands_first(outputs: Sequence[Expr], known: Collection[Expr] = ()) -> Ite
             yield expr
 
 
-def with_affines(exprs: ExprGraph, root: Expr, replaced: Callable[[Affine], Expr]) -> Expr:
-    """Expression with its affine parts replaced, without further simplification."""
-    known: dict[Expr, Expr] = {}
-    for expr in operands_first([root]):
-        if isinstance(expr, Affine):
-            known[expr] = replaced(expr)
-        elif isinstance(expr, Apply) and not expr.is_data:
-            known[expr] = exprs.node(expr.op, [known[x] for x in expr.inputs])
+def with_leaves(exprs: ExprGraph, root: Expr, leaves: Mapping[Any, Expr]) -> Expr:
+    """Expression with some subexpressions replaced, without further simplification."""
+    rebuilt: dict[Expr, Expr] = dict(leaves)
+    for expr in operands_first([root], leaves):
+        rebuilt[expr] = expr
+        if isinstance(expr, Apply) and not expr.is_data:
+            rebuilt[expr] = exprs.node(expr.op, [rebuilt[x] for x in expr.inputs])
             if expr in exprs.checks:
-                exprs.checks.add(known[expr])
+                exprs.checks.add(rebuilt[expr])
             if expr in exprs.kinks:
-                exprs.kinks[known[expr]] = exprs.kinks[expr]
-        else:
-            known[expr] = expr
-    return known[root]
+                exprs.kinks[rebuilt[expr]] = exprs.kinks[expr]
+    return rebuilt[root]
 
 
 def evaluate_exprs(order: Iterable[Expr], known: dict[Expr, Any]) -> None:

@@ -18,7 +18,7 @@ from pymc_minibatch_mh.expressions.graph import (
     coordinates_at,
     without_value,
 )
-from pymc_minibatch_mh.expressions.patterns import affines_in, predictor_coefficients, with_affines
+from pymc_minibatch_mh.expressions.patterns import affines_in, predictor_coefficients, with_leaves
 
 #: Tolerated rounding error of a combination of linear predictors, relative to them.
 ROUNDED = 1e-14
@@ -73,7 +73,8 @@ class Predictors:
 
     def rebuild_expr(self, expr: Expr) -> Expr:
         """Expression `expr` as a function of arguments and data."""
-        return with_affines(self._exprs, expr, self._argument_of_affine)
+        leaves = {x: self._argument_of_affine(x) for x in affines_in(expr)}
+        return with_leaves(self._exprs, expr, leaves)
 
     def _argument_of_affine(self, affine: Affine) -> Expr:
         form, factor, common = self._scaled[affine]

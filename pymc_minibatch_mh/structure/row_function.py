@@ -30,8 +30,13 @@ from pymc_minibatch_mh.expressions.graph import (
     LoweringError,
     Monomial,
 )
+from pymc_minibatch_mh.expressions.inner_sums import MAX_INPUTS, Composition, composition_of
 from pymc_minibatch_mh.expressions.kinks import with_kinks_outside
-from pymc_minibatch_mh.expressions.log_sums import is_softmax, max_joint_arguments
+from pymc_minibatch_mh.expressions.log_sums import (
+    has_log_sums,
+    is_softmax,
+    max_joint_arguments,
+)
 from pymc_minibatch_mh.expressions.lower import Leaves, constant_exprs, fill_array, lower_graph
 from pymc_minibatch_mh.functions.base import numpy_function, operation_name
 from pymc_minibatch_mh.model.factorization import Factorization
@@ -57,6 +62,21 @@ class RowFunction:
     root: Expr
     arguments: tuple[LinearForm, ...]
     exprs: ExprGraph
+
+    @cached_property
+    def composition(self) -> Composition | None:
+        """The function split at its sums of many linear predictors; None if that is of no use."""
+        split = composition_of(self.exprs, self.root)
+        if not split.is_split or split.n_joint > MAX_INPUTS:
+            return None
+        # Logarithms of sums of exponentials have closer bounds, by moments.
+        by_moments = has_log_sums(self.exprs, self.root)
+        return None if by_moments and self.n_joint <= MAX_ARGUMENTS else split
+
+    @property
+    def n_joint(self) -> int:
+        """Maximum number of linear predictors in a summand that is not a log-sum."""
+        return max_joint_arguments(self.exprs, self.root)
 
     @property
     def is_stored(self) -> bool:
@@ -124,13 +144,15 @@ def row_functions(factorization: Factorization) -> list[RowFunction]:
     for row in lowered_rows(factorization):
         term, forms, root = row.term, row.arguments.forms, row.arguments.rebuild_expr(row.root)
         columns = tuple(column for column, _ in term.batches)
-        _require_few(row.exprs, term.name, root, len(forms))
         functions.append(RowFunction(term.name, term.n_rows, columns, root, forms, row.exprs))
+        _require_few(functions[-1])
     return functions
 
 
-def _require_few(exprs: ExprGraph, name: str, root: Expr, n_arguments: int) -> None:
-    at_once = max_joint_arguments(exprs, root) if n_arguments > MAX_ARGUMENTS else 0
+def _require_few(function: RowFunction) -> None:
+    name, n_arguments, at_once = function.name, len(function.arguments), 0
+    if n_arguments > MAX_ARGUMENTS and function.composition is None:
+        at_once = function.n_joint
     if at_once > MAX_ARGUMENTS:
         raise BoundsError(
             f"{name!r} depends on {n_arguments} different linear combinations of the parameters "

@@ -1,18 +1,9 @@
-"""Models whose rows are logarithms of sums of many exponentials, and one whose rows are not."""
+"""Models whose rows are logarithms of sums of many exponentials."""
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from scipy import special
-
-
-def layer(rows=1_000):
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(rows, 3))
-    with pm.Model() as model:
-        hidden = pt.tanh(pm.Data("X", X) @ pm.Normal("W", shape=(3, 11))).sum(axis=1)
-        pm.Normal("y", hidden, 1.0, observed=X[:, 0])
-    return model
 
 
 def classes(n_classes, rows, columns=2):

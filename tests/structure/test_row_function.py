@@ -386,10 +386,17 @@ def refused(build):
 
 def test_more_than_ten_arguments_at_once_are_refused():
     def build(k):
-        pm.Normal("y", pt.exp(X[:, :1] * pm.Normal("b", shape=k)).sum(1), observed=y)
+        pm.Normal("y", pt.tanh(X[:, :1] * pm.Normal("b", shape=k)).prod(1), observed=y)
 
     assert len(functions_of(lambda: build(10))[0].arguments) == 10
     assert "11 different linear combinations" in refused(lambda: build(11))
+
+
+def test_more_than_ten_arguments_in_a_sum_are_not_refused():
+    def build():
+        pm.Normal("y", pt.tanh(X[:, :1] * pm.Normal("b", shape=11)).sum(1), observed=y)
+
+    assert functions_of(build)[0].composition.n_joint == 1
 
 
 def test_a_model_in_single_precision_is_refused():

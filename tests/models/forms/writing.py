@@ -137,6 +137,13 @@ def saturation(d):
     respond(d, pm.Normal("a") * x / (pm.HalfNormal("k") + x))
 
 
+@columns.form("sum of saturating channels")
+def saturating_channels(d):
+    x = d("spend", np.abs(d.raw.X) + 0.1)
+    a, b, k, h = (pm.HalfNormal(name, shape=3) for name in "abkh")
+    respond(d, (a * x / (k + x) + b * pm.math.tanh(x / h)).sum(axis=1))
+
+
 @columns.form("interpolated offset")
 def interpolated_offset(d):
     offset = d("offset", np.interp(d.raw.x, [-2.0, 0.0, 2.0], [0.1, 0.4, -0.2]))
