@@ -1,6 +1,5 @@
 """Settings of step methods: records that define signatures, docstrings, keys and descriptions."""
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -139,10 +138,9 @@ def _check_blocked(name: str, value: Any) -> bool:
     return True
 
 
-#: Minimum number of indexed effects for which "auto" accepts or rejects one at a time: in general;
-#: if joint bounds are loose, because parameters exceed √N/2; and in several alternatives of a
-#: softmax, whose joint bounds are looser still.
-MIN_EFFECTS, MIN_IF_LOOSE, MIN_IN_SOFTMAX = 200, 100, 20
+#: Minimum number of indexed effects for which "auto" accepts or rejects one at a time; of effects
+#: in several alternatives of a softmax, whose joint bounds are looser.
+MIN_EFFECTS, MIN_IN_SOFTMAX = 200, 20
 #: Error message for an invalid limit on the number of observations.
 _NO_LIMIT = (
     "is not a number of observations. Give one of 0 or more, math.inf for no limit, or 'auto'."
@@ -188,11 +186,10 @@ class SharedSettings(ReadingSettings):
         groups are the observations, and stored draws have exact draws of the effects. True accepts
         effects one at a time, each from the observations of its own group; False proposes all
         parameters jointly. "auto", for 200 effects or more, uses "groups" if a row's group has at
-        most 70 rows on average, else True. It also uses True for 100 effects or more if the
-        parameters outnumber √N/2, and for 20 or more that multiply data of several alternatives of
-        a softmax. Both need effects that an index of the data chooses, and a prior that is a sum
-        over them; True also needs derived bounds. See :mod:`pymc_minibatch_mh.plan.groups` and
-        :mod:`pymc_minibatch_mh.native.elements`.
+        most 70 rows on average, else True. It also uses True for 20 effects or more that multiply
+        data of several alternatives of a softmax. Both need effects that an index of the data
+        chooses, and a prior that is a sum over them; True also needs derived bounds. See
+        :mod:`pymc_minibatch_mh.plan.groups` and :mod:`pymc_minibatch_mh.native.elements`.
     proposal : Proposal or "auto"
         Such as :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
     temperature : float or list of (draw, float)
@@ -356,9 +353,7 @@ class SharedSettings(ReadingSettings):
         apart = refused or stored or method.refuses_elements
         if self.blocks == "auto":
             many = target.n_elements >= MIN_EFFECTS
-            loose = 2.0 * target.factorization.size > math.sqrt(target.source.n_rows)
-            several = target.n_elements >= (MIN_IF_LOOSE if loose else MIN_EFFECTS)
-            several = several or target.n_in_softmax >= MIN_IN_SOFTMAX
+            several = many or target.n_in_softmax >= MIN_IN_SOFTMAX
             return EffectMoves(
                 "where possible" if many and not refused else "never",
                 "where possible" if several and not apart else "never",

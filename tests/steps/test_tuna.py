@@ -242,21 +242,6 @@ def test_effects_in_several_alternatives_move_one_at_a_time_even_if_few(alternat
 
 
 @pytest.mark.parametrize(
-    ("products", "rows", "by_elements"),
-    [(100, 2_000, "where possible"), (99, 2_000, "never"), (100, 50_000, "never")],
-)
-def test_effects_move_one_at_a_time_if_joint_bounds_are_loose(products, rows, by_elements):
-    rng, settings = np.random.default_rng(4), TunaSettings()
-    product = rng.integers(0, products, rows)
-    with pm.Model() as model:
-        elasticity = pm.Normal("elasticity", pm.Normal("mean"), 1.0, shape=products)[product]
-        rate = pm.math.exp(elasticity * rng.normal(size=rows))
-        pm.Poisson("y", rate, observed=rng.poisson(1.0, rows))
-    moves = settings.moves_for(settings.method("best", None), target_of(model))
-    assert moves == EffectMoves("never", by_elements)
-
-
-@pytest.mark.parametrize(
     ("blocks", "how"), [(False, "proposed with all other"), (True, "accepted one at a time")]
 )
 def test_many_rows_of_effects_are_told_when_the_step_is_built(blocks, how, caplog, monkeypatch):
