@@ -1,4 +1,4 @@
-"""Twelve models of real data, one module each, with a function that returns the model.
+"""Fourteen models of real data, one module each, with a function that returns the model.
 
     cd examples
     python -m uv run --group gallery python -m real_data.run NAME
@@ -17,8 +17,10 @@ NAMES = (
     "employment",
     "graduates_at_work",
     "hours_of_mothers",
+    "back_in_new_york",
     "veterans_homes",
     "minutes_in_the_air",
+    "longest_delays",
     "late_by_season",
     "wages_with_outliers",
 )
