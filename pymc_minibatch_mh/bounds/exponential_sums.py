@@ -17,6 +17,7 @@ from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.jets import Jets
+from pymc_minibatch_mh.bounds.over_states import state_bounds
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, derivative_suprema, pair_of
 from pymc_minibatch_mh.expressions.graph import Expr
 from pymc_minibatch_mh.expressions.log_sums import (
@@ -27,6 +28,7 @@ from pymc_minibatch_mh.expressions.log_sums import (
     nonlinear_parts,
     parts_of_branches,
 )
+from pymc_minibatch_mh.expressions.state_sums import split_states
 from pymc_minibatch_mh.functions.interval import RELATIVE, TINY, Array, Interval
 from pymc_minibatch_mh.structure.row_function import MAX_ARGUMENTS, RowData, RowFunction
 
@@ -267,7 +269,8 @@ class Region:
 
 def use_joint_bound(function: RowFunction, order: int) -> bool:
     """Whether a row has few enough linear predictors to bound every partial derivative."""
-    return order == 1 or len(function.arguments) <= MAX_ARGUMENTS
+    few = order == 1 or len(function.arguments) <= MAX_ARGUMENTS
+    return few and function.states is None
 
 
 def use_sum_bound(function: RowFunction, order: int) -> bool:
@@ -303,7 +306,10 @@ def pair_by_parts(
     function: RowFunction, data: RowData, place: Geometry, region: Region
 ) -> tuple[Array, Array]:
     """Bounds c_i and c̃_i of some rows as sums over the summands of their log-likelihood."""
-    total, branches = np.zeros((2, data.rows.size)), list(_branches_of(function, data))
+    total, branches = (
+        _over_states(function, data, place, region),
+        list(_branches_of(function, data)),
+    )
     for rows, some, parts in branches:
         if parts.mixture or parts.others:
             total[:, rows] += _bounds_of_sum(function, parts, some, place.part(rows), region)
@@ -314,10 +320,24 @@ def pair_by_parts(
     return total[0], total[1]
 
 
-def _branches_of(function: RowFunction, data: RowData) -> Iterator[Branch]:
-    """Row indices, row data and nonlinear summands of each branch that is selected by data."""
+def _over_states(function: RowFunction, data: RowData, geometry: Geometry, region: Region) -> Array:
+    """Bounds c_i and c̃_i, shape (2, rows), of branches with log-sums over states; others have 0."""
+    total = np.zeros((2, data.rows.size))
     for rows, some, branch in branches_by_data(function.root, data):
-        yield rows, some, nonlinear_parts(function.exprs, branch)
+        split = split_states(function.exprs, branch)
+        if split is not None:
+            bounds = state_bounds(split, some, geometry.part(rows), region.radius, region.order)
+            bounds *= region.inverse_temperature
+            several = len(function.arguments) > 1
+            total[:, rows] = _along_and_together(bounds, region.order) if several else bounds
+    return total
+
+
+def _branches_of(function: RowFunction, data: RowData) -> Iterator[Branch]:
+    """Row indices, row data and nonlinear summands of branches on data without sums over states."""
+    for rows, some, branch in branches_by_data(function.root, data):
+        if split_states(function.exprs, branch) is None:
+            yield rows, some, nonlinear_parts(function.exprs, branch)
 
 
 def _rows_by_log_sum(branches: Sequence[Branch]) -> Iterator[tuple[LogSum, Places]]:
@@ -331,14 +351,18 @@ def _rows_by_log_sum(branches: Sequence[Branch]) -> Iterator[tuple[LogSum, Place
         yield log_sum, np.sort(np.concatenate(found))
 
 
+def _along_and_together(together: Array, order: int) -> Array:
+    """Bounds c_i and c̃_i, shape (2, rows), from bounds along all directions at once."""
+    return np.stack([together / least_directional(order), together])
+
+
 def _bounds_of_sum(
     function: RowFunction, parts: NonlinearParts, data: RowData, place: Geometry, region: Region
 ) -> Array:
     """Bounds c_i and c̃_i of nonlinear mixtures or of other summands, shape (2, rows)."""
     if parts.mixture:
         found = mixture_bounds(function, parts.mixture, data, place, region.radius, region.order)
-        found *= region.inverse_temperature
-        return np.stack([found / least_directional(region.order), found])
+        return _along_and_together(found * region.inverse_temperature, region.order)
     rest = parts.others[0]
     if len(parts.others) > 1:
         rest = function.exprs.node(scalar.add, parts.others)

@@ -13,6 +13,7 @@ from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.errors import BoundsError
@@ -21,6 +22,7 @@ from pymc_minibatch_mh.expressions.patterns import LogBetweenTails, operands_fir
 from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.functions.enclosures import NoRuleError, enclose_derivatives
 from pymc_minibatch_mh.functions.interval import Interval
+from pymc_minibatch_mh.functions.log_sum_exp import LogSumExp
 from pymc_minibatch_mh.structure.row_function import USE_UNBOUNDED_SAMPLERS, RowData, RowFunction
 
 Index = tuple[int, ...]
@@ -89,6 +91,8 @@ class Jets:
             return product
         if isinstance(op, scalar.Maximum | scalar.Minimum):
             return self._of_extreme(op, [self.of(x) for x in operands])
+        if isinstance(op, LogSumExp):
+            return reduce(self._log_of_pair, map(self.of, operands))
         if isinstance(op, scalar.Clip):
             value, low, high = (self.of(expr) for expr in operands)
             raised = self._of_extreme(scalar.scalar_maximum, [value, low])
@@ -101,6 +105,21 @@ class Jets:
         except NoRuleError:
             raise self._without_rule(op) from None
         return _jet_of_composition(outer, inner)
+
+    def _log_of_pair(self, left: Jet, right: Jet) -> Jet:
+        """Jet of log(exp(x) + exp(y)) as x + softplus(y - x), unless x or y is -inf."""
+        negative = _product_of_jets({(): Interval.point(-np.ones(()))}, left, self._order)
+        apart = _sum_of_jets([right, negative])
+        outer = enclose_derivatives(scalar_math.softplus, apart[()], self._order)
+        total = _sum_of_jets([left, _jet_of_composition(outer, apart)])
+        first, second = left[()].hi > -np.inf, right[()].hi > -np.inf
+
+        def of_possible(k: Index) -> Interval:
+            x, y = left.get(k, ZERO), right.get(k, ZERO)
+            either = Interval.where(first, x, y)
+            return Interval.where(first & second, total.get(k, ZERO), either)
+
+        return {k: of_possible(k) for k in {*total, *left, *right}}
 
     def _without_rule(self, op: ScalarOp) -> BoundsError:
         return BoundsError(

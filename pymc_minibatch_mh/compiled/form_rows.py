@@ -1,6 +1,6 @@
 """Observations as functions of a few linear predictors: layout for the kernels, and compilation."""
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 from typing import Self
 from weakref import WeakKeyDictionary
@@ -18,6 +18,7 @@ from pymc_minibatch_mh.compiled.scalar_functions import (
     data_leaves,
     make_composite,
 )
+from pymc_minibatch_mh.compiled.state_rows import StateFunctions
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.data.arrays import STORED_TYPES
 from pymc_minibatch_mh.expressions.graph import Apply, Data, Expr, Gather, LoweringError, Monomial
@@ -239,9 +240,14 @@ class FormRows:
     def __init__(self, functions: Sequence[RowFunction], size: int) -> None:
         self.functions = functions
         self.size = size
+        self._states = [
+            StateFunctions(function, split) if (split := function.states) else None
+            for function in functions
+        ]
+        pairs = list(zip(functions, self._states, strict=True))
         #: Data expressions that each function reads.
-        self.leaves = [data_leaves([function.root]) for function in functions]
-        self._slopes = [partial_derivatives(function, (0, 1, 2)) for function in functions]
+        self.leaves = [s.leaves if s else data_leaves([f.root]) for f, s in pairs]
+        self._slopes = [() if s else partial_derivatives(f, (0, 1, 2)) for f, s in pairs]
         for function, slopes in zip(functions, self._slopes, strict=True):
             _require_compilable(function, slopes)
         self._compiled: dict[tuple[str, int], list[FunctionAt]] = {}
@@ -254,21 +260,31 @@ class FormRows:
 
     def differences(self, taylor_order: int) -> list[FunctionAt]:
         """Compile changes of Taylor remainders, with rounding errors (``mh_row_function``)."""
-        expressions = (remainder_difference(f, taylor_order) for f in self.functions)
-        return self._compile(("difference", taylor_order), 3, expressions)
+        return self._compile(
+            ("difference", taylor_order),
+            3,
+            lambda k: remainder_difference(self.functions[k], taylor_order),
+            lambda states: states.difference(taylor_order),
+        )
 
     def slopes(self) -> list[FunctionAt]:
         """Compile value, gradient and Hessian in the arguments (``mh_row_function``)."""
-        return self._compile(("slopes", 2), 1, self._slopes)
+        return self._compile(("slopes", 2), 1, self._slopes.__getitem__, StateFunctions.slopes)
 
     def thirds(self) -> list[FunctionAt]:
         """Compile third derivatives in the arguments; LoweringError if there are none."""
-        expressions = (partial_derivatives(function, (3,)) for function in self.functions)
-        return self._compile(("thirds", 3), 1, expressions)
+        return self._compile(
+            ("thirds", 3),
+            1,
+            lambda k: partial_derivatives(self.functions[k], (3,)),
+            StateFunctions.thirds,
+        )
 
     def values(self) -> list[FunctionAt]:
         """Compile the log-likelihood alone (``mh_row_function``)."""
-        return self._compile(("values", 0), 1, [(function.root,) for function in self.functions])
+        return self._compile(
+            ("values", 0), 1, lambda k: (self.functions[k].root,), StateFunctions.values
+        )
 
     def functions_of(self, order: int | None, derivatives: bool, skewness: bool) -> list[dict]:
         """Compile the requested functions of each term; keys are names of fields in a ``Term``."""
@@ -294,13 +310,21 @@ class FormRows:
         return True
 
     def _compile(
-        self, role: tuple[str, int], times: int, expressions: Iterable[Sequence[Expr]]
+        self,
+        role: tuple[str, int],
+        times: int,
+        expressions: Callable[[int], Sequence[Expr]],
+        over_states: Callable[[StateFunctions], FunctionAt],
     ) -> list[FunctionAt]:
+        """Functions of all terms in a role, by their expressions or by loops over states."""
         if role not in self._compiled:
-            widths = [times * len(function.arguments) for function in self.functions]
             self._compiled[role] = [
-                compiled_rowwise(make_composite(*parts))
-                for parts in zip(expressions, widths, self.leaves, strict=True)
+                over_states(states)
+                if states
+                else compiled_rowwise(
+                    make_composite(expressions(k), times * len(f.arguments), self.leaves[k])
+                )
+                for k, (f, states) in enumerate(zip(self.functions, self._states, strict=True))
             ]
         return self._compiled[role]
 

@@ -57,6 +57,7 @@ from pymc_minibatch_mh.expressions.patterns import (
     sum_parts,
 )
 from pymc_minibatch_mh.expressions.shares import Probability, probability_products
+from pymc_minibatch_mh.expressions.state_sums import loop_over_states
 from pymc_minibatch_mh.functions.base import rounded_sum
 from pymc_minibatch_mh.functions.checked import Checked
 from pymc_minibatch_mh.functions.log_add_exp import log_add_exp
@@ -354,6 +355,10 @@ _FinitePart = tuple[Expr, Expr]
 def log_of_sum(exprs: ExprGraph, logs: Sequence[Expr]) -> Expr:
     """Logarithm of Σ exp(x), where each x may be -inf."""
     parted = [_split_infinite(exprs, x, -inf) for x in logs]
+    loop = loop_over_states(exprs, *zip(*parted, strict=True)) if parted else None
+    if loop is not None:
+        possible = simplify_logic(exprs, scalar.or_, [condition for _, condition in parted])
+        return switch_expr(exprs, possible, loop, exprs.constant(-inf))
     total, possible = reduce(lambda one, other: _log_add_exp(exprs, one, other), parted)
     return switch_expr(exprs, possible, total, exprs.constant(-inf))
 

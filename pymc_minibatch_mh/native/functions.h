@@ -132,6 +132,21 @@ mh_status mh_norm_of_tensor(const double *tensor, int64_t size, double *norm, mh
  * where suprema are not finite. */
 mh_status mh_bound_over_nodes(const mh_nodes *nodes, const mh_suprema *suprema, double radius, double *third, double *fourth, mh_arena *scratch);
 
+/* ---- states.c: an mh_row_function of each role; `scratch`: mh_room_of_states numbers ---- */
+int64_t mh_room_of_states(const mh_state_rows *rows);
+void mh_values_of_states(const mh_state_rows *rows, const double *inputs, double *outputs, int64_t n, double *scratch);
+void mh_slopes_of_states(const mh_state_rows *rows, const double *inputs, double *outputs, int64_t n, double *scratch);
+void mh_thirds_of_states(const mh_state_rows *rows, const double *inputs, double *outputs, int64_t n, double *scratch);
+void mh_difference_of_states(const mh_state_rows *rows, const double *inputs, double *outputs, int64_t n, double *scratch);
+
+/* ---- over_states.c ---- */
+/* Bounds of the derivative of an order (1, 2 or 3) of n rows in the ball of a radius, averaged over the
+ * way from the centre as moves.c needs it, (n,). Of each function at the centre: value, gradient and
+ * Hessian in the predictors, (n, n_functions, ...), third derivatives; suprema in the ball of the
+ * second, third and fourth along any unit direction, (n, n_functions, 3). `factors`: predictors are
+ * factor z for unit z, (n, m, m); `numbers`: factor and offsets of each sum in turn. */
+mh_status mh_bound_states(const mh_state_rows *rows, int64_t n, const double *slopes, const double *thirds, const double *suprema, const double *factors, const double *numbers, double radius, int64_t order, double *bounds, mh_arena *scratch);
+
 /* ---- posterior.c ---- */
 /* Write beta [T(new) - T(position)], T the expansion, without cancellation of two large values. */
 mh_status mh_expansion_change(const mh_reference *reference, const double *position, const double *new_position, double *change, mh_arena *scratch);

@@ -94,6 +94,26 @@ typedef struct mh_term {
     mh_row_function values;     /* (predictors, taken) -> value */
 } mh_term;
 
+/* Log-sum over states k of a row, factor * log sum_k exp(o_k + sum_j w_kj phi_j): see states.c. Factor and
+ * offsets o are `numbers`, or leaves of the row where `leaves` is not -1, (1 + n_states,). */
+typedef struct mh_states {
+    int64_t n_states, n_features, first; /* first: number of phi_0 among all functions */
+    const double *weights;               /* w, (n_states, n_features) */
+    const double *numbers;
+    const int64_t *leaves;
+} mh_states;
+
+/* Rows whose functions are loops over states: compiled functions of (predictors, the first `n_read`
+ * leaves) write the entries that are not zero of the rest of the row and of all features, at `places` of
+ * an array with a line (value, gradient, Hessian), or (third derivatives), for each function. */
+typedef struct mh_state_rows {
+    int64_t n_arguments, n_taken, n_read, n_functions, n_sums, order; /* order: of remainders */
+    const mh_states *sums;
+    mh_row_function values, slopes, thirds;
+    int64_t n_slope_places, n_third_places;
+    const int64_t *slope_places, *third_places;
+} mh_state_rows;
+
 /* Writes differences of remainders, and to `scales` the larger of each row's two log-likelihoods.
  * Rows are sorted by term and numbered within terms; `ends` has each term's end, (n_terms,). */
 typedef void (*mh_graph_differences)(const double *position, const double *new_position, const double *centre, const int64_t *rows, const int64_t *ends, const int64_t *context, double *differences, double *scales);

@@ -27,6 +27,8 @@
 static const double ABOVE_ROUNDING = 1.0 + 1e-9;
 /* Pairs with a smaller product of weights are bounded by the lengths of gradients alone. */
 static const double NEGLIGIBLE = 1e-9;
+/* Maximum number of nodes whose pairs are bounded as well. */
+enum { MOST_PAIRED = 48 };
 
 /* Nodes at the centre. Impossible ones, F_q = -inf, have zeros, and no weight anywhere. */
 typedef struct centred_nodes {
@@ -325,7 +327,9 @@ mh_status mh_bound_over_nodes(const mh_nodes *nodes, const mh_suprema *suprema, 
     MH_VECTOR(node_bounds, each, scratch, at.count);
     bound_nodes(nodes, &at, suprema, radius, each, &mean);
     MH_TRY(moments_of_nodes(&at, each, &mean, radius, &of_nodes, scratch));
-    MH_TRY(moments_of_pairs(&at, each, &mean, radius, &of_pairs, scratch));
+    of_pairs = of_nodes;
+    if (at.count <= MOST_PAIRED)
+        MH_TRY(moments_of_pairs(&at, each, &mean, radius, &of_pairs, scratch));
     const double second = mh_smaller(of_nodes.second, of_pairs.second);
     const double quartic = mh_smaller(of_nodes.fourth, of_pairs.fourth);
     const double curvature = mh_smaller(of_nodes.curvature, of_pairs.curvature);

@@ -282,7 +282,8 @@ class Target:
     def check(self, model: pm.Model, draw: Callable[[], np.ndarray]) -> None:
         """Compare log prior and log-likelihood with the model's, at points from `draw`."""
         report_stage("Comparing with PyMC's log-density")
-        count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
+        reads = self.source.n_rows * self._n_states
+        count = int(np.clip(CHECK_READS // reads, 1, CHECK_POINTS))
         points = [self.factorization.in_support(draw()) for _ in range(count)]
         rows = None if self.source.in_memory else self.spread(CHECK_ROWS)
         density = ModelDensity(model, self.factorization, rows)
@@ -323,6 +324,13 @@ class Target:
         change = self.log_likelihood(new) - self.log_likelihood(position)
         remainders = self.full_data.change(self.taylor_order, (position, new, centre))
         return change - remainders - float(slope @ (new - position))
+
+    @property
+    def _n_states(self) -> int:
+        """Largest number of states that a row sums over, or 1."""
+        functions = [] if isinstance(self.row_functions, BoundsError) else self.row_functions
+        sums = [x for f in functions if (split := f.states) for x in split.sums]
+        return max((len(x.offsets) for x in sums), default=1)
 
     def spread(self, most: int, first: int = 0) -> np.ndarray:
         """Row numbers of at most `most` evenly spaced rows, beginning with `first`."""

@@ -38,6 +38,7 @@ from pymc_minibatch_mh.expressions.log_sums import (
     max_joint_arguments,
 )
 from pymc_minibatch_mh.expressions.lower import Leaves, constant_exprs, fill_array, lower_graph
+from pymc_minibatch_mh.expressions.state_sums import StateSums, split_states
 from pymc_minibatch_mh.functions.base import numpy_function, operation_name
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.independence import Likelihood
@@ -82,6 +83,11 @@ class RowFunction:
     def is_stored(self) -> bool:
         """Whether its data are in storage rather than in memory."""
         return any(not isinstance(column.values, np.ndarray) for column in self.columns)
+
+    @property
+    def states(self) -> StateSums | None:
+        """Log-sums over states and the rest of f; None if f has none, or is not linear in them."""
+        return split_states(self.exprs, self.root)
 
 
 @dataclass(frozen=True, eq=False)

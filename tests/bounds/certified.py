@@ -12,6 +12,7 @@ import pytensor
 from scipy import optimize
 
 from bounds.exponentials import EXPONENTIALS
+from bounds.state_sums import STATE_SUMS
 from bounds.sums_of_parts import SUMS_OF_PARTS
 from bounds.vectors import VECTORS
 from expressions.values import plain
@@ -145,7 +146,7 @@ class Fit:
 @cache
 def fit(name, rows):
     """Return a family around its mode."""
-    model = (FAMILIES | VECTORS | EXPONENTIALS | SUMS_OF_PARTS)[name](rows=rows)
+    model = (FAMILIES | VECTORS | EXPONENTIALS | SUMS_OF_PARTS | STATE_SUMS)[name](rows=rows)
     # Initial points of a correlation matrix would be compiled.
     with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
         parts = factorize(model, model.value_vars)

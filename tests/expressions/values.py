@@ -15,6 +15,7 @@ from pymc_minibatch_mh.functions.log1p_ratio import Log1pRatio
 from pymc_minibatch_mh.functions.log_any import LogAny
 from pymc_minibatch_mh.functions.log_erfc import LogErfc
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
+from pymc_minibatch_mh.functions.log_sum_exp import LogSumExp
 
 
 def _log_any(u):
@@ -34,6 +35,7 @@ PLAIN = {
     Log1pRatio: lambda u: np.where(u == 0.0, 1.0, np.log1p(u) / np.where(u == 0.0, 1.0, u)),
     LogAny: _log_any,
     LogSoftplus: _log_softplus,
+    LogSumExp: lambda *x: special.logsumexp(np.stack(np.broadcast_arrays(*x)), axis=0),
     LogErfc: lambda u: special.log_ndtr(-np.sqrt(2.0) * u) + np.log(2.0),
     scalar_math.Softplus: lambda u: np.logaddexp(0.0, u),
 }
