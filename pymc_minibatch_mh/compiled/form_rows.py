@@ -73,14 +73,28 @@ class DataLeaves:
         expr = self._without_cast(expr)
         if isinstance(expr, Data):
             return _make_leaf(self._function.columns[expr.column], expr.entry, expr.column)
-        if expr not in self._computed:
-            self._computed[expr] = self._compute_leaf(expr)
+        self.compute_together([expr])
         return _make_leaf(Column("computed", self._computed[expr], 0), (), expr)
 
     def compute_again(self, rows: slice) -> None:
         """Recompute all computed data expressions for some rows."""
+        data = RowData(self._function, rows)
         for expr, values in self._computed.items():
-            values[rows] = RowData(self._function, rows).value(expr)
+            values[rows] = data.value(expr)
+
+    def compute_together(self, exprs: Sequence[Expr]) -> None:
+        """Compute data expressions for all rows, those that are not columns, by blocks of rows."""
+        n_rows = self._function.n_rows
+        new = {self._without_cast(expr): None for expr in exprs}
+        new = {x: None for x in new if not isinstance(x, Data) and x not in self._computed}
+        for expr in new:
+            dtype = np.float64 if expr.dtype.kind == "f" else np.int64
+            self._computed[expr] = np.empty(n_rows, dtype)
+        for first in range(0, n_rows if new else 0, ROWS_PER_BLOCK):
+            rows = slice(first, min(first + ROWS_PER_BLOCK, n_rows))
+            data = RowData(self._function, rows)
+            for expr in new:
+                self._computed[expr][rows] = data.value(expr)
 
     def _without_cast(self, expr: Expr) -> Expr:
         """Data expression without a cast to its stored type or to float64."""
@@ -91,14 +105,6 @@ class DataLeaves:
             return expr
         same = self._function.columns[inner.column].values.dtype, np.dtype(np.float64)
         return inner if expr.dtype in same else expr
-
-    def _compute_leaf(self, expr: Expr) -> np.ndarray:
-        n_rows = self._function.n_rows
-        out = np.empty(n_rows, dtype=np.float64 if expr.dtype.kind == "f" else np.int64)
-        for first in range(0, n_rows, ROWS_PER_BLOCK):
-            rows = slice(first, min(first + ROWS_PER_BLOCK, n_rows))
-            out[rows] = RowData(self._function, rows).value(expr)
-        return out
 
 
 def _make_leaf(column: Column, entry: tuple[int, ...], array: Hashable) -> Leaf:
@@ -149,6 +155,7 @@ class TermLayout:
         self._places, self._ends, self._chosen = list[int](), list[int](), list[int]()
         for a, form in enumerate(forms):
             self._add_pieces(a, form_pieces(form, leaves))
+        leaves.compute_together(taken)
         #: Record of the term; the addresses of its row functions are added later.
         self.term = Term(
             tuple(leaves.of(expr) for expr in taken),

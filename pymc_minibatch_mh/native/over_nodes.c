@@ -28,7 +28,7 @@ static const double ABOVE_ROUNDING = 1.0 + 1e-9;
 /* Pairs with a smaller product of weights are bounded by the lengths of gradients alone. */
 static const double NEGLIGIBLE = 1e-9;
 /* Maximum number of nodes whose pairs are bounded as well. */
-enum { MOST_PAIRED = 48 };
+enum { MOST_PAIRED = 32 };
 
 /* Nodes at the centre. Impossible ones, F_q = -inf, have zeros, and no weight anywhere. */
 typedef struct centred_nodes {
