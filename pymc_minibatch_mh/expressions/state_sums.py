@@ -12,9 +12,10 @@ from math import inf
 
 import numpy as np
 from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.expressions.arithmetic import add_exprs, multiply_exprs
-from pymc_minibatch_mh.expressions.graph import Constant, Expr, ExprGraph
+from pymc_minibatch_mh.expressions.graph import REAL, Argument, Constant, Expr, ExprGraph
 from pymc_minibatch_mh.expressions.patterns import (
     affines_in,
     cached_rule,
@@ -29,6 +30,11 @@ from pymc_minibatch_mh.functions.log_sum_exp import LogSumExp, log_sum_exp
 
 #: Minimum number of states of a loop; maximum number of features.
 MIN_STATES, MAX_FEATURES = 8, 64
+#: Number of predictors from which on a choice of two states is a loop, if each summand of its log
+#: odds has at most so many.
+MANY, PREDICTORS_OF_A_PART = 4, 2
+#: Exponent of the first of two states.
+NOTHING = Constant(0.0, REAL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +88,11 @@ def loop_over_states(
 def split_states(exprs: ExprGraph, root: Expr) -> StateSums | None:
     """Log-sums over states in a log-likelihood; None if it has none, or is not linear in them."""
     sums, rest = list[StateSum](), root
-    while any(is_a(x, LogSumExp) for x in subexpressions(rest)):
+    while any(map(_exponents, subexpressions(rest))):
         factors: dict[Expr, list[Expr]] = {}
         for data, core in _linear_terms(exprs, rest):
             factors.setdefault(core, []).append(data)
-        loops = [x for x in factors if is_a(x, LogSumExp)]
+        loops = [x for x in factors if _exponents(x)]
         made_sums = [_sum_of_states(exprs, exprs.plus(factors[x]), x) for x in loops]
         if not loops or any(x is None for x in made_sums):
             return None
@@ -97,8 +103,26 @@ def split_states(exprs: ExprGraph, root: Expr) -> StateSums | None:
         rest = _replaced(exprs, rest, common)
     split = StateSums(tuple(sums), rest)
     few = len(split.functions) <= MAX_FEATURES
-    nested = any(is_a(x, LogSumExp) for f in split.functions for x in subexpressions(f))
+    nested = any(_exponents(x) for f in split.functions for x in subexpressions(f))
     return split if sums and few and not nested else None
+
+
+def _exponents(expr: Expr) -> tuple[Expr, ...]:
+    """Exponents of a log-sum over states; none for any other expression, and for small choices.
+
+    A softplus is a sum over two states. It is a loop if many predictors enter by sums of functions
+    of few: then its derivatives follow from few numbers.
+    """
+    if is_a(expr, LogSumExp):
+        return expr.inputs
+    if not is_a(expr, scalar_math.Softplus) or not is_a(expr.inputs[0], scalar.Add):
+        return ()
+    parts = [
+        {x for x in subexpressions(part) if isinstance(x, Argument)}
+        for part in expr.inputs[0].inputs
+    ]
+    apart = max(map(len, parts)) <= PREDICTORS_OF_A_PART
+    return (NOTHING, expr.inputs[0]) if apart and len(set().union(*parts)) >= MANY else ()
 
 
 def _replaced(exprs: ExprGraph, root: Expr, replacements: dict[Expr, Expr]) -> Expr:
@@ -116,14 +140,15 @@ def _sum_of_states(exprs: ExprGraph, factor: Expr, loop: Expr) -> tuple[StateSum
     """A log-sum without what all exponents have in common, and that."""
     table: dict[tuple[Expr, Expr], np.ndarray] = {}
     possible = list[Expr]()
-    for k, exponent in enumerate(loop.inputs):
+    exponents = _exponents(loop)
+    for k, exponent in enumerate(exponents):
         condition: Expr = exprs.constant(True)
         if is_a(exponent, scalar.Switch) and constant_value(exponent.inputs[2]) == -inf:
             condition, exponent, _ = exponent.inputs
         possible.append(condition)
         for data, core in _linear_terms(exprs, exponent):
             for number, monomial in _summands_of_data(exprs, data):
-                column = table.setdefault((core, monomial), np.zeros(len(loop.inputs)))
+                column = table.setdefault((core, monomial), np.zeros(len(exponents)))
                 column[k] += number
     common = [
         multiply_exprs(exprs, exprs.constant(column[0]), monomial, core)

@@ -65,4 +65,30 @@ def claims(rows=400, terms=9):
     return model
 
 
-STATE_SUMS = {"conway_maxwell": conway_maxwell, "animals": animals, "claims": claims}
+def sites(rows=400, visits=4):
+    """Sites that are visited, where absent animals are never seen: two states, many predictors."""
+    rng = np.random.default_rng(4)
+    x, w = rng.normal(size=rows), rng.normal(size=(rows, visits))
+    present = rng.random(rows) < expit(0.3 + 0.8 * x)
+    seen = (rng.random((rows, visits)) < expit(-0.5 + 0.6 * w)) & present[:, None]
+
+    def logp(value, eta, chance):
+        there = (value * chance - pt.softplus(chance)).sum(axis=1) - pt.softplus(-eta)
+        both = pt.logaddexp(there, -pt.softplus(eta))
+        return pt.switch(pt.gt(value.sum(axis=1), 0), there, both)
+
+    with pm.Model() as model:
+        a, b = pm.Normal("a", shape=2), pm.Normal("b", shape=2)
+        pm.CustomDist(
+            "y", a[0] + a[1] * x, b[0] + b[1] * w, logp=logp, signature="(),(v)->(v)",
+            observed=seen.astype(int),
+        )  # fmt: skip
+    return model
+
+
+STATE_SUMS = {
+    "sites": sites,
+    "conway_maxwell": conway_maxwell,
+    "animals": animals,
+    "claims": claims,
+}

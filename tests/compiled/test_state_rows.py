@@ -14,7 +14,7 @@ from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 ROWS = 30
 
 
-@pytest.fixture(params=["conway_maxwell", "animals"], scope="module")
+@pytest.fixture(params=["conway_maxwell", "animals", "sites"], scope="module")
 def rows(request):
     model = STATE_SUMS[request.param]()
     parts = factorize(model, model.value_vars, min_rows=1)
