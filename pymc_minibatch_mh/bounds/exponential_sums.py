@@ -269,15 +269,20 @@ class Region:
 
 def use_joint_bound(function: RowFunction, order: int) -> bool:
     """Whether a row has few enough linear predictors to bound every partial derivative."""
-    few = order == 1 or len(function.arguments) <= MAX_ARGUMENTS
-    return few and function.states is None
+    few = len(function.arguments) <= MAX_ARGUMENTS
+    return order == 1 or (few and function.states is None)
 
 
 def use_sum_bound(function: RowFunction, order: int) -> bool:
     """Whether bounds by summands of the log-likelihood are needed, or may be smaller."""
+    # Bounds of summands are of derivatives of order 2 and 3.
+    if order == 1:
+        return False
+    if function.states is not None:
+        return True
     if not use_joint_bound(function, order):
         return function.composition is None
-    if order == 1 or len(function.arguments) == 1:
+    if len(function.arguments) == 1:
         return False
     return has_log_sums(function.exprs, function.root) or is_nonlinear_mixture(function)
 
