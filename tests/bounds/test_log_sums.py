@@ -4,6 +4,8 @@ from functools import reduce
 from itertools import permutations, product
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy import optimize, special
 
@@ -293,6 +295,15 @@ def bounds_without_and_with_parts(name, order, radius, fitted_rows, some):
 def test_bounds_are_not_larger_than_those_of_partial_derivatives(name, order, radius):
     before, after = bounds_without_and_with_parts(name, order, radius, ROWS, some=100)
     assert all((new <= old).all() for new, old in zip(after, before, strict=True))
+
+
+def test_many_arguments_of_a_function_that_is_not_of_sums_are_refused():
+    x = np.random.default_rng(2).normal(size=(2, 1_000, 11))
+    with pm.Model() as model:
+        b, y = pm.Normal("b", shape=(2, 11)), np.zeros(1_000)
+        pm.Normal("y", pt.tanh(x[0] * b[0] + x[1] * b[1]).prod(axis=1), observed=y)
+    with pytest.raises(BoundsError, match=r"11 different linear combinations .* 11 of them in one"):
+        row_functions(factorize(model, model.value_vars))
 
 
 def test_more_arguments_than_are_compiled_are_refused():
