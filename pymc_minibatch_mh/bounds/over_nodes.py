@@ -153,7 +153,7 @@ class NodeBoundsPass:
         tried = sum(last - first for first, last in trials) / n_groups
         best, least = Cover([], None), np.inf
         for cover in self._covers(trials):
-            if least <= max(FEW_GROUPS, cover.share * n_groups):
+            if best.regions and least <= max(FEW_GROUPS, cover.share * n_groups):
                 break
             headers, intervals, c = self._tables_of(cover, trials)
             usable, read = _usable(c), np.inf

@@ -202,6 +202,23 @@ def _tell_of_python(names: str, operation: str) -> None:
     )
 
 
+@contextmanager
+def _object_mode_told(names: str) -> Iterator[None]:
+    """Log operations that are called in Python; other warnings go their way."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", OBJECT_MODE)
+        others = warnings.showwarning
+
+        def show(message: Any, *rest: Any, **options: Any) -> None:
+            if str(message).startswith(OBJECT_MODE):
+                _tell_of_python(names, _operation_in_message(message))
+            else:
+                others(message, *rest, **options)
+
+        warnings.showwarning = show
+        yield
+
+
 def compiled_graph(
     factorization: Factorization,
     inputs: Sequence[Variable],
@@ -209,19 +226,11 @@ def compiled_graph(
     compile_kwargs: CompileOptions,
 ) -> Callable:
     """Compile a graph with numba, which calls Python for operations without a compiled form."""
-    options = numba_options(compile_kwargs)
-    with without_reordering(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    options, names = numba_options(compile_kwargs), term_names(factorization)
+    with without_reordering(), _object_mode_told(names):
         function = pytensor.function(
             inputs, outputs, trust_input=True, on_unused_input="ignore", **options
         )
-    for warning in caught:
-        if str(warning.message).startswith(OBJECT_MODE):
-            _tell_of_python(term_names(factorization), _operation_in_message(warning.message))
-        else:
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
     return function.vm.jit_fn
 
 

@@ -245,7 +245,7 @@ def test_bounds_near_a_position_are_the_remainder_and_its_derivatives(name):
     """By differences of remainders along the axes of the ellipsoid."""
     target, reference = posterior(name, 2)
     bounding = NodeBoundsPass(target.group_rows, reference)
-    _, regions = next(bounding._slabs(bounding._along))
+    regions, *_ = next(bounding._slabs(bounding._along))
     region, size = regions[-1], reference.centre.size
     (scale,) = target.compiled.layout.scales
     everybody, record = np.arange(G), target.group_rows.record(2)

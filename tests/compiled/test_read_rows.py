@@ -22,7 +22,6 @@ from pymc_minibatch_mh.compiled.graphs import GraphRows, ReadRows, compiled_grap
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.compiled.prior import GraphPrior
 from pymc_minibatch_mh.data import ArrayRows, Column
-from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.native.row_sums import moments_of_move
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
@@ -130,11 +129,12 @@ class OnlyInPython(Op):
         output_storage[0][0] = inputs[0]
 
 
-def test_an_operation_without_a_compiled_form_is_refused_by_name():
+def test_an_operation_without_a_compiled_form_is_called_in_python_and_named(caplog):
     parts = split_of(poisson())
     x = pt.vector("x", dtype="float64")
-    with pytest.raises(UnsupportedModelError, match=r"'counts'.*OnlyInPython.*pm\.NUTS"):
-        compiled_graph(parts, [x], [OnlyInPython()(x)], None)
+    compiled_graph(parts, [x], [OnlyInPython()(x)], None)
+    assert "'counts': the operation OnlyInPython" in caplog.text
+    assert "updates call Python" in caplog.text
 
 
 def passes_of(found, rows):

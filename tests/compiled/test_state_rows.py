@@ -1,5 +1,6 @@
 """Loops over states in the library, against jets of the nested expression, and without loops."""
 
+from functools import cache
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -14,9 +15,12 @@ from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 ROWS = 30
 
 
-@pytest.fixture(params=["conway_maxwell", "animals", "sites"], scope="module")
-def rows(request):
-    model = STATE_SUMS[request.param]()
+NAMES = ["conway_maxwell", "animals", "sites"]
+
+
+@cache
+def rows_of(name):
+    model = STATE_SUMS[name]()
     parts = factorize(model, model.value_vars, min_rows=1)
     (function,) = row_functions(parts)
     compiled, data = FormRows([function], parts.size), RowData(function, np.arange(ROWS))
@@ -39,8 +43,9 @@ def in_order(jet, m, *orders):
     return np.stack([np.broadcast_to(jet.get(k, 0.0), ROWS) for k in indices], axis=1)
 
 
-def test_derivatives_are_those_of_the_expression(rows):
-    function, data, compiled, u = rows
+@pytest.mark.parametrize("name", NAMES)
+def test_derivatives_are_those_of_the_expression(name):
+    function, data, compiled, u = rows = rows_of(name)
     jet = derivatives(function, data, list(u.T), 3)
     values, slopes, thirds = (
         called(rows, role()[0], u) for role in (compiled.values, compiled.slopes, compiled.thirds)
@@ -51,9 +56,10 @@ def test_derivatives_are_those_of_the_expression(rows):
     np.testing.assert_allclose(thirds, in_order(jet, m, 3), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("order", [0, 1, 2])
-def test_differences_are_those_of_remainders(rows, order):
-    function, data, compiled, u = rows
+def test_differences_are_those_of_remainders(name, order):
+    function, data, compiled, u = rows = rows_of(name)
     m = u.shape[1]
     moves = 0.1 * np.random.default_rng(6).normal(size=(2, ROWS, m))
     found = called(rows, compiled.differences(order)[0], u, *moves)
