@@ -77,9 +77,10 @@ def test_rows_are_drawn_up_to_the_limit_that_was_set(model, limit, share):
         proposal=RandomWalk(0.02, "identity", adapt=False),
     )  # fmt: skip
     trace = drawn(model, step, 40, 0, initvals=POINT, random_seed=65)
-    assert trace["sample_stats"]["full_pass"].mean() == share
-    rows = trace["sample_stats"]["n_obs"].values
-    assert (rows == ROWS).all() == bool(share)
+    # A short step of the walk may need fewer rows than the limit that is found.
+    full, rows = (trace["sample_stats"][name].values for name in ("full_pass", "n_obs"))
+    assert full.mean() >= 0.9 if limit == "auto" else full.mean() == share
+    np.testing.assert_array_equal(full.astype(bool), rows == ROWS)
 
 
 @cache
