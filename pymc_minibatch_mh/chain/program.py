@@ -148,4 +148,5 @@ class SamplerSpec:
             at_temperature(reference, temperature),
             tables,
             float(self.method.most_drawn(self.plan)),
+            np.zeros(1),
         )

@@ -280,6 +280,7 @@ typedef struct mh_posterior { /* density of a prepared model, with control varia
     mh_reference reference;
     mh_bounds bounds;
     double most_drawn; /* maximum batch size; a look at more rows evaluates all */
+    double *group_rows; /* rows of evaluated groups so far, (1,); NULL if they are not counted */
 } mh_posterior;
 
 /* A proposal: both positions, both whitened (here, there), and the whitened step, (d,) each. */
@@ -308,6 +309,7 @@ typedef struct mh_counts {
     double n_prior;  /* prior evaluations by slice updates */
     double accept_border, accept_elements, accept_scales, accept_directions;
     double n_candidates, n_groups_in_full;
+    double n_rows, n_at_nodes; /* rows of evaluated groups, and these times nodes */
 } mh_counts;
 
 /* Efficiency of one component of a proposal: accepted squared jumps, of positions and their squares,

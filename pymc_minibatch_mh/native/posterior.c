@@ -30,12 +30,27 @@ mh_status mh_take_read(const mh_posterior *posterior, const mh_move *move, int64
     return out->rows && out->differences && out->scales ? MH_OK : MH_NO_MEMORY;
 }
 
+/* Count the rows of the groups that a read evaluates, if observations are groups. */
+static void count_group_rows(const mh_read *read, int64_t n)
+{
+    const mh_groups *groups = read->posterior->rows.groups;
+    double *counted = read->posterior->group_rows;
+    if (!groups || !counted)
+        return;
+    for (int64_t k = 0; k < groups->n_terms; k++) {
+        const int64_t *starts = groups->starts + k * (groups->n_groups + 1);
+        for (int64_t i = 0; i < n; i++)
+            *counted += (double)(starts[read->rows[i] + 1] - starts[read->rows[i]]);
+    }
+}
+
 static mh_status read_arranged(const mh_read *read, const int64_t *ends)
 {
     const mh_posterior *posterior = read->posterior;
     MH_TRY(mh_differences_of_rows(&posterior->rows, read->move->position, read->move->new,
                                   posterior->reference.centre, read->rows, ends,
                                   read->differences, read->scales, read->scratch));
+    count_group_rows(read, ends[0]);
     mh_number_through(&posterior->rows, read->rows, ends);
     return MH_OK;
 }

@@ -46,3 +46,5 @@ class Posterior(NamedTuple):
     reference: Reference
     bounds: BoundTables
     most_drawn: float = np.inf
+    #: Rows of evaluated groups so far, shape (1,); None if they are not counted.
+    group_rows: np.ndarray | None = None

@@ -128,6 +128,16 @@ static mh_status update(mh_chain *chain, double *difference, double *prior, mh_c
     return chain->slices.moves ? move_without_rows(chain, difference, prior, counts) : MH_OK;
 }
 
+/* Move the count of groups' rows to the counts of a draw. */
+static void take_group_rows(const mh_posterior *posterior, mh_counts *counts)
+{
+    if (!posterior->rows.groups || !posterior->group_rows)
+        return;
+    counts->n_rows += *posterior->group_rows;
+    counts->n_at_nodes += *posterior->group_rows * (double)posterior->rows.groups->n_nodes;
+    *posterior->group_rows = 0.0;
+}
+
 mh_status mh_run(mh_chain *chain, int64_t updates, int64_t n_draws, double *draws,
                  mh_counts *counts, int64_t *made)
 {
@@ -143,6 +153,7 @@ mh_status mh_run(mh_chain *chain, int64_t updates, int64_t n_draws, double *draw
         mh_counts *counted = counts + *made;
         for (int64_t k = 0; k < updates && status == MH_OK; k++)
             status = update(chain, difference, &prior, counted);
+        take_group_rows(&chain->posterior, counted);
         mh_copy_to(draws + *made * size, position, size);
     }
     return status;

@@ -28,7 +28,15 @@ def summed(records: np.ndarray) -> np.void:
 
 #: Features that a statistic may need: steps without it leave it out, as it would always be zero.
 type Feature = Literal[
-    "batches", "bounds", "bright rows", "ceilings", "slices", "effects", "scales", "directions"
+    "batches",
+    "bounds",
+    "bright rows",
+    "ceilings",
+    "slices",
+    "nodes",
+    "effects",
+    "scales",
+    "directions",
 ]
 
 
@@ -64,6 +72,8 @@ STATS = {
     "n_groups_in_full": Statistic(
         np.int64, "groups of which all rows were read", "n_groups_in_full", "effects"
     ),
+    "n_rows": Statistic(np.int64, "rows of evaluated groups", "n_rows", "nodes"),
+    "n_at_nodes": Statistic(np.int64, "these rows times nodes", "n_at_nodes", "nodes"),
     "accept_border": _mean("acceptance of the border of elements", "accept_border", "effects"),
     "accept_elements": _mean("mean acceptance of elements", "accept_elements", "effects"),
     "accept_scales": _mean("acceptance of scales with elements", "accept_scales", "scales"),

@@ -149,6 +149,7 @@ class Sampler[P: Plan](ABC):
         has: dict[Feature, bool] = {
             "batches": not method.guarantee.is_exact,
             "bounds": plan.bounds is not None,
+            "nodes": bool(plan.integrated),
             "ceilings": method.draws_by_bounds and plan.bytes_of_copy > 0,
         }
         return {name for name, value in has.items() if value}

@@ -5,8 +5,9 @@ import pickle
 import pytest
 
 from helpers import models
+from helpers.small_groups import panel
 from helpers.zoo import METHODS, RANGED
-from pymc_minibatch_mh import FireflyMH, TunaMH, sample
+from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, sample
 from pymc_minibatch_mh.native.statistics import STATS
 from pymc_minibatch_mh.steps.base import DECLARED
 
@@ -53,6 +54,17 @@ def test_effects_that_are_accepted_one_by_one_have_statistics_of_their_own():
     }  # fmt: skip
     counted = {"accept_border", "accept_elements", "accept_scales", "accept_directions"}
     assert all(stats[name].any() for name in ("n_candidates", *counted))
+
+
+@pytest.mark.parametrize("method", [TunaMH, PenaltyMH])
+def test_groups_are_counted_with_their_rows_and_nodes(method):
+    with panel(300, each=4):
+        step = method(blocks="groups")
+    stats = sample(step, 200, tune=100, chains=1, random_seed=3, **QUIET).sample_stats
+    nodes = step.plan.target.group_rows.nodes.z.shape[2]
+    assert stats["n_obs"].any()
+    assert (stats["n_rows"] == 4 * stats["n_obs"]).all()
+    assert (stats["n_at_nodes"] == nodes * stats["n_rows"]).all()
 
 
 def test_a_step_in_another_process_and_its_class_declare_the_same(prepared):
