@@ -40,8 +40,12 @@ from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import Apply, Expr
 from pymc_minibatch_mh.expressions.inner_sums import Composition
 from pymc_minibatch_mh.expressions.kinks import kinks_of
-from pymc_minibatch_mh.expressions.patterns import is_a, operands_first, subexpressions
-from pymc_minibatch_mh.expressions.rules import is_impossible
+from pymc_minibatch_mh.expressions.patterns import (
+    is_a,
+    is_impossible,
+    operands_first,
+    subexpressions,
+)
 from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.native import library
 from pymc_minibatch_mh.native.bound_tables import NO_DIRECTIONS, TOTAL

@@ -219,10 +219,6 @@ class ExprGraph:
                 return self.constant(numpy_function(op)(*numbers))
         return self._get_or_make((Apply, op, *operands), lambda: Apply(op, operands))
 
-    def has_node(self, op: ScalarOp, operands: Sequence[Expr]) -> bool:
-        """Whether the expression ``op(*operands)`` already exists."""
-        return (Apply, op, *operands) in self._known
-
     def real(self, expr: Expr) -> Expr:
         """Data expression converted to float64."""
         return expr if expr.dtype == REAL else self.node(scalar.convert_to_float64, (expr,))

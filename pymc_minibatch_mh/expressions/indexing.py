@@ -42,6 +42,7 @@ from pymc_minibatch_mh.expressions.graph import (
     require_lowerable,
     without_value,
 )
+from pymc_minibatch_mh.expressions.impossible_parts import log_of_sum
 from pymc_minibatch_mh.expressions.lower import (
     Tensor,
     Tensors,
@@ -55,7 +56,7 @@ from pymc_minibatch_mh.expressions.patterns import (
     predictor_coefficients,
     product_factors,
 )
-from pymc_minibatch_mh.expressions.rules import apply_operation, log_of_sum
+from pymc_minibatch_mh.expressions.rules import apply_operation
 
 
 @lower_node.register(CAReduce)

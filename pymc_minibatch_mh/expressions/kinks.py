@@ -18,20 +18,17 @@ from pymc_minibatch_mh.expressions.arithmetic import (
     subtract_exprs,
 )
 from pymc_minibatch_mh.expressions.graph import Affine, Constant, Data, Expr, ExprGraph, Gather
+from pymc_minibatch_mh.expressions.impossible_parts import switch_expr
 from pymc_minibatch_mh.expressions.patterns import (
     LogBetweenTails,
     constant_value,
     is_a,
+    is_impossible,
     operands_first,
     product_factors,
     subexpressions,
 )
-from pymc_minibatch_mh.expressions.rules import (
-    ORDERS,
-    apply_operation,
-    is_impossible,
-    switch_expr,
-)
+from pymc_minibatch_mh.expressions.rules import ORDERS, apply_operation
 
 #: Maximum number of kinks of an observation; each doubles the number of its smooth branches.
 MAX_KINKS = 3

@@ -321,3 +321,8 @@ def should_merge_exponentials(left: Expr, right: Expr, total: Expr) -> bool:
         return False
     shared = [a for a in (left, right) if all(not t.monomial for t in a.terms)]
     return not shared or len(total.terms) <= max(len(left.terms), len(right.terms))
+
+
+def is_impossible(expr: Expr) -> bool:
+    """Whether an expression is the constant -inf, the logarithm of a zero density."""
+    return isinstance(expr, Constant) and bool(np.isneginf(expr.value))

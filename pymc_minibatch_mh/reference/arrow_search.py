@@ -20,8 +20,8 @@ from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.arrow_reference import Arrow, GroupedReference
 from pymc_minibatch_mh.reference.arrow_sums import ElementSums, starts_of
-from pymc_minibatch_mh.reference.kinks import AveragedPrior, are_kinked
 from pymc_minibatch_mh.reference.messages import WAY_ON
+from pymc_minibatch_mh.reference.prior_kinks import AveragedPrior, are_kinked
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.random_effects import MAX_FACTORS
 

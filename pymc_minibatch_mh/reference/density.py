@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
-from pymc_minibatch_mh.reference.kinks import Kink, averaged_prior
+from pymc_minibatch_mh.reference.prior_kinks import Kink, averaged_prior
 
 #: Curvature below which a direction is flat, with coordinates scaled to unit curvature.
 FLAT = 1e-12

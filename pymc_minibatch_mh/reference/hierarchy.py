@@ -17,11 +17,11 @@ from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference import messages
 from pymc_minibatch_mh.reference.density import Density, Point
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
-from pymc_minibatch_mh.reference.kinks import averaged_prior
 from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 from pymc_minibatch_mh.reference.marginal import Given, Marginal
 from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_few
 from pymc_minibatch_mh.reference.newton import first_found, newton_search
+from pymc_minibatch_mh.reference.prior_kinks import averaged_prior
 
 MAX_PASSES = 60
 #: Tolerances in standard deviations, divided by √d. `CALM`: of x before the scales are updated.

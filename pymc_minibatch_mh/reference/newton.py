@@ -9,8 +9,8 @@ from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference import messages
 from pymc_minibatch_mh.reference.density import Density, Point, Quadratic, quadratic_of
-from pymc_minibatch_mh.reference.kinks import Kink, normals_near
 from pymc_minibatch_mh.reference.line_search import distance_to_maximum
+from pymc_minibatch_mh.reference.prior_kinks import Kink, normals_near
 
 MAX_STEPS = 60
 #: Ratio of the distances after and before a step, above which the Hessian is recomputed.

@@ -18,7 +18,6 @@ from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.full_data import FullData
-from pymc_minibatch_mh.reference.kinks import HALF_WIDTH
 from pymc_minibatch_mh.reference.messages import WAY_ON
 from pymc_minibatch_mh.reference.mode import (
     Mode,
@@ -26,6 +25,7 @@ from pymc_minibatch_mh.reference.mode import (
     rows_of_few,
     whitening_factors,
 )
+from pymc_minibatch_mh.reference.prior_kinks import HALF_WIDTH
 
 #: Maximum number of steps; maximum number of halvings of one.
 MAX_STEPS, MAX_HALVINGS = 100, 12
