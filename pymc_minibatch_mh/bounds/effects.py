@@ -174,8 +174,12 @@ def effect_values(target: GroupTarget, positions: Array, z: Array) -> dict[str, 
         for scale in layout.scales:
             if scale.row == k:
                 values[:, :, k] += scale.value_at(positions)[:, None] * z[:, :, scale.column]
-    coordinates = layout.groups.coordinates
-    flat = np.empty((len(z), coordinates.max() + 1))
-    flat[:, coordinates] = values
-    blocks = layout.groups.blocks
-    return {b.name: flat[:, b.start : b.stop].reshape(-1, *b.shape) for b in blocks}
+    groups = layout.groups
+    flat = np.empty((len(z), groups.all_coordinates.max() + 1))
+    flat[:, groups.coordinates] = values
+    if groups.large.size:
+        parts, large = target.factorization, groups.all_coordinates[groups.large]
+        flat[:, large] = parts.values(positions)[
+            :, groups.without(parts.size + groups.coordinates.size)[large]
+        ]
+    return {b.name: flat[:, b.start : b.stop].reshape(-1, *b.shape) for b in groups.blocks}

@@ -75,6 +75,9 @@ class GroupRecord(NamedTuple):
 class GroupLayout:
     """Rows of all groups as functions of the position and, as last coordinates, the own effects.
 
+    Rows of large groups are observations of their own, after the groups: terms, which follow those
+    of the groups, have the effects of large groups as coordinates.
+
     `rows` are row numbers within the terms, sorted by term and group, from `starts` on, shape
     (terms, groups + 1); none of stored rows, which lie in this order. The effects' mean is
     `location` θ + `offsets`, shapes (q, d) and (q,).
@@ -94,9 +97,11 @@ class GroupLayout:
         cls, functions: Sequence[RowFunction], groups: SmallGroups, total: int, roots: Sequence[int]
     ) -> Self:
         """Layout for row functions of all `total` coordinates, effects included."""
-        order = [np.argsort(levels, kind="stable") for levels in groups.levels]
-        ends = np.cumsum(groups.counts).reshape(groups.counts.shape)
-        starts = np.concatenate([ends[:, :1] - groups.counts[:, :1], ends], axis=1)
+        counts, rows = groups.counts, [np.argsort(x, kind="stable") for x in groups.levels]
+        if groups.large.size:
+            counts, rows = _apart(groups)
+        ends = np.cumsum(counts).reshape(counts.shape)
+        starts = np.concatenate([ends[:, :1] - counts[:, :1], ends], axis=1)
         size, new = total - groups.coordinates.size, groups.without(total)
         location = np.zeros((len(groups.effects), size))
         for line, effect in zip(location, groups.effects, strict=True):
@@ -106,13 +111,15 @@ class GroupLayout:
             replace(f, arguments=tuple(_moved_form(x, groups, new, size) for x in f.arguments))
             for f in functions
         )
+        if groups.large.size:
+            moved += tuple(_of_large_groups(f, groups, new) for f in functions)
         scales = tuple(
             ScaleRecord(x.row, x.column, int(new[x.coordinate]), root, x.spread)
             for x, root in zip(groups.scales, roots, strict=True)
         )
         offsets = np.array([effect.offset for effect in groups.effects])
-        rows = np.concatenate(order).astype(np.int64)
-        return cls(groups, moved, size, location, offsets, scales, rows, starts)
+        order = np.concatenate(rows).astype(np.int64)
+        return cls(groups, moved, size, location, offsets, scales, order, starts)
 
     @property
     def n_groups(self) -> int:
@@ -153,9 +160,49 @@ class GroupLayout:
         )  # fmt: skip
 
 
+def _apart(groups: SmallGroups) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Numbers of rows and rows by term: of groups, then of each row of large groups by itself."""
+    is_large = np.isin(np.arange(groups.counts.shape[1]), groups.large)
+    order = [np.argsort(levels, kind="stable") for levels in groups.levels]
+    apart = [is_large[levels[x]] for levels, x in zip(groups.levels, order, strict=True)]
+    alone = np.repeat(np.eye(len(order), dtype=np.int64), [x.sum() for x in apart], axis=1)
+    counts = np.block(
+        [
+            [groups.counts[:, groups.small], np.zeros_like(alone)],
+            [np.zeros((len(order), groups.n_groups), np.int64), alone],
+        ]
+    )
+    pairs = list(zip(order, apart, strict=True))
+    return counts, [*(x[~large] for x, large in pairs), *(x[large] for x, large in pairs)]
+
+
+def _of_large_groups(function: RowFunction, groups: SmallGroups, new: np.ndarray) -> RowFunction:
+    """Row function in which the effects of large groups are coordinates."""
+    factors = {e.factor.places[0]: e.factor for e in groups.effects}
+
+    def moved(index: CoordinateIndex) -> CoordinateIndex:
+        if not isinstance(index, Gather):
+            return int(new[index])
+        if index.first not in factors:
+            return replace(index, first=int(new[index.first]))
+        factor = factors[index.first]
+        left = new[factor.places[groups.large]]
+        step = int(left[1] - left[0]) if left.size > 1 else 1
+        levels = factor.of_index(np.arange(index.size))
+        table = np.searchsorted(groups.large, levels).clip(0, left.size - 1)
+        number = function.exprs.lookup(table.astype(np.int64), index.index)
+        return Gather(int(left[0]), step, left.size, number)
+
+    forms = tuple(
+        LinearForm(tuple(Monomial(t.factor, t.monomial, moved(t.place)) for t in form.terms))
+        for form in function.arguments
+    )
+    return replace(function, arguments=forms)
+
+
 def _moved_form(form: LinearForm, groups: SmallGroups, new: np.ndarray, size: int) -> LinearForm:
     """Linear predictor of a position without effects and, as last coordinates, the own effects."""
-    firsts = groups.coordinates[0].tolist()
+    firsts = groups.all_coordinates[0].tolist()
 
     def moved(index: CoordinateIndex) -> CoordinateIndex:
         if not isinstance(index, Gather):

@@ -427,7 +427,8 @@ def coordinate_labels(step: MinibatchStep, model: pm.Model, trace: xr.DataTree) 
             labels = [posterior[name][dim].to_numpy() for dim in dims if dim in known]
             # If a transform removes an entry, labels do not fit: entries are numbered instead.
             axes = labels if tuple(map(len, labels)) == block.shape else axes
-        entries = product(*axes)
+        entries = list(product(*axes))
+        entries = entries if block.entries is None else [entries[k] for k in block.entries]
         names += [f"{block.name}[{', '.join(map(str, x))}]" if x else block.name for x in entries]
     return names
 

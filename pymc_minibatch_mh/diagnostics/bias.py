@@ -33,8 +33,7 @@ def point_of_draw(draws: Draws, chain: int, draw: int) -> dict[str, np.ndarray]:
 def positions_of(draws: Draws, step: MinibatchStep) -> np.ndarray:
     """Positions of a step at all draws of value variables, shape (chain, draw, d)."""
     factorization = step.target.factorization
-    parts = [draws[b.name] for b in factorization.blocks]
-    parts = [values.reshape(*values.shape[:2], -1) for values in parts]
+    parts = [b.flat(draws[b.name]) for b in factorization.blocks]
     return factorization.positions(np.concatenate(parts, axis=-1))
 
 

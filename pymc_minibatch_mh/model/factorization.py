@@ -123,11 +123,7 @@ class Factorization:
     @property
     def coordinate_names(self) -> list[str]:
         """Name of every coordinate of the position, such as ``beta[3]``."""
-        names: list[str] = []
-        for block in self.blocks:
-            exprs = np.ndindex(*block.shape)
-            names += [f"{block.name}{list(expr)}" if expr else block.name for expr in exprs]
-        return names
+        return [name for block in self.blocks for name in block.names]
 
     @property
     def real_blocks(self) -> list[tuple[Block, str]]:
@@ -175,7 +171,11 @@ class Factorization:
 
     def log_jacobian(self, position: np.ndarray) -> float:
         """Logarithm of the Jacobian |∂ values / ∂ position|, a summand of the prior part."""
-        return float(sum(one.log_jacobian(position) for one in self.maps))
+        total = 0.0
+        for one in reversed(self.maps):
+            total += float(one.log_jacobian(position))
+            position = _apply_changes(position, [one.inverse])
+        return total
 
     def ravel(self, point: Point) -> np.ndarray:
         """Position of a point, which maps names of value variables to arrays."""

@@ -20,7 +20,10 @@ Point = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Slice of the position that holds one value variable."""
+    """Slice of the position that holds one value variable, or some `entries` of it.
+
+    Entries are numbers in the ravelled variable; all others are NaN.
+    """
 
     variable: Variable
     name: str
@@ -29,6 +32,27 @@ class Block:
     shape: tuple[int, ...]
     #: Whether the variable sums to 0 along its last axis; its value variable has one entry less.
     adds_up_to_0: bool
+    entries: np.ndarray | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Name of every coordinate, such as ``beta[3]``."""
+        numbers = list(np.ndindex(*self.shape))
+        chosen = numbers if self.entries is None else [numbers[k] for k in self.entries]
+        return [f"{self.name}{list(number)}" if number else self.name for number in chosen]
+
+    def flat(self, values: np.ndarray) -> np.ndarray:
+        """Coordinates for values of the variable, shape (..., *shape) -> (..., n)."""
+        lines = values.reshape(*values.shape[: values.ndim - len(self.shape)], -1)
+        return lines if self.entries is None else lines[..., self.entries]
+
+    def values(self, coordinates: np.ndarray) -> np.ndarray:
+        """Values of the variable for coordinates, shape (..., n) -> (..., *shape)."""
+        if self.entries is not None:
+            some = coordinates
+            coordinates = np.full((*some.shape[:-1], int(np.prod(self.shape))), np.nan)
+            coordinates[..., self.entries] = some
+        return coordinates.reshape((*coordinates.shape[:-1], *self.shape))
 
 
 def lay_out(
@@ -48,15 +72,15 @@ def lay_out(
 
 def ravel_blocks(blocks: Sequence[Block], point: Point) -> np.ndarray:
     """Concatenated values of blocks at a point."""
-    return np.concatenate([np.empty(0), *(np.ravel(point[block.name]) for block in blocks)])
+    return np.concatenate([np.empty(0), *(b.flat(np.asarray(point[b.name])) for b in blocks)])
 
 
 def cut_blocks(blocks: Sequence[Block], values: np.ndarray) -> dict[str, np.ndarray]:
     """Values of blocks, shape (..., n), split by name."""
     return {
-        block.name: values[..., block.start : block.stop]
-        .reshape((*values.shape[:-1], *block.shape))
-        .astype(block.variable.dtype, copy=False)
+        block.name: block.values(values[..., block.start : block.stop]).astype(
+            block.variable.dtype, copy=False
+        )
         for block in blocks
     }
 

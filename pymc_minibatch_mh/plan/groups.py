@@ -80,10 +80,13 @@ class GroupsPlan(DensePlan):
     @property
     def integrated(self) -> str:
         """Effects that are integrated out, and their nodes, in words."""
-        rows = self.target.compiled.layout.n_rows / self.groups.n_groups
+        groups = self.groups
+        rows, large = groups.counts[:, groups.small].sum() / groups.n_groups, groups.large.size
         return (
-            f"{self.groups.n_groups:,} effects {self.groups.name!r} of {rows:.3g} rows each "
+            f"{groups.n_groups:,} effects {groups.name!r} of {rows:.3g} rows each "
             f"integrated out by {self.choice.n_nodes} nodes (error {self.choice.error:.1g})"
+            + f", all but those of {large} larger groups"
+            * bool(large)
         )
 
     def describe_centre(self) -> str:
@@ -178,8 +181,8 @@ class GroupsPlan(DensePlan):
         everything, lines = self.complete.factorization, positions.reshape(-1, positions.shape[-1])
         n_chains, n_draws = positions.shape[:2]
         numbers = [*range(first, first + n_draws)] * n_chains
-        by_name = self._effects_by_name(lines, numbers, (len(lines),), chosen)
-        by_name |= self.target.factorization.split_by_name(self.own_draws(lines.copy()).values)
+        by_name = self.target.factorization.split_by_name(self.own_draws(lines.copy()).values)
+        by_name |= self._effects_by_name(lines, numbers, (len(lines),), chosen)
         values = [by_name[block.name].reshape(len(lines), -1) for block in everything.blocks]
         together = np.concatenate(values, axis=1)
         return WholeDraws(everything, together.reshape(*positions.shape[:2], -1))
@@ -192,6 +195,8 @@ class GroupsPlan(DensePlan):
         chosen: Sequence[int] | None = None,
     ) -> dict[str, np.ndarray]:
         """Effects' value variables at draws, with the leading axes `shape`."""
+        if chosen is not None:
+            chosen = np.flatnonzero(np.isin(self.groups.small, chosen)).tolist()
         rngs = [generator_for(x, n) for x, n in zip(positions, numbers, strict=True)]
         z = draw_effects(self.target, positions, rngs, self.effect_bounds, chosen)
         values = effect_values(self.target, positions, z)
@@ -230,8 +235,9 @@ def integrated_plan(
     def draw() -> np.ndarray:
         position = marginal.factorization.in_support(plan.gaussian_draw(rng, 1.0))
         point = marginal.factorization.unravel(position, {})
-        normal = rng.standard_normal(moments.mean.shape)
-        z = moments.mean + (moments.factor @ normal[:, :, None])[:, :, 0]
+        mean, factor = moments.some(np.arange(groups.n_groups))
+        normal = rng.standard_normal(mean.shape)
+        z = mean + (factor @ normal[:, :, None])[:, :, 0]
         values = effect_values(marginal, position[None], z[None])
         return factorization.ravel(point | {name: value[0] for name, value in values.items()})
 
@@ -305,7 +311,7 @@ def _require_faster(
 
 def _require_small(groups: SmallGroups, size: int) -> None:
     """Raise NotSeparableError if a forecast takes too long, as bounds of groups would."""
-    counts = groups.counts.sum(axis=0)
+    counts = groups.counts[:, groups.small].sum(axis=0)
     rows = float((counts.astype(float) ** 2).sum() / max(counts.sum(), 1))
     if rows > MAX_ROWS_IN_GROUP:
         raise NotSeparableError(

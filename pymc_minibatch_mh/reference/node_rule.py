@@ -176,9 +176,12 @@ class EffectMoments(NamedTuple):
 
 
 def first_moments(groups: SmallGroups, n_groups: int | None = None) -> EffectMoments:
-    """Moments of effects by their prior, by default of all groups."""
-    n, q = groups.coordinates.shape
-    n = n if n_groups is None else n_groups
+    """Moments of effects by their prior, by default of all observations.
+
+    Rows of large groups depend on no effect that is integrated out: theirs keep the prior.
+    """
+    q = len(groups.effects)
+    n = groups.n_observations if n_groups is None else n_groups
     return EffectMoments(np.zeros((n, q)), np.tile(np.eye(q), (n, 1, 1)))
 
 

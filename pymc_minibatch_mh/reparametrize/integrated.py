@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
@@ -12,6 +13,7 @@ from pytensor.tensor.subtensor import Subtensor, get_idx_list
 
 from pymc_minibatch_mh.model.bijection import Bijection, IndexedValues
 from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.reparametrize.base import reparametrize_by
 from pymc_minibatch_mh.structure.monotone import Monotone
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError, prior_without
@@ -55,26 +57,21 @@ def without_effects(
 ) -> Factorization:
     """Posterior of all parameters but the effects of groups; each of their scales τ is τ^root.
 
-    Its terms are the model's own. NotSeparableError if the prior does not split.
+    Its terms are the model's own. Effects of large groups are not integrated out. NotSeparableError
+    if the prior does not split.
     """
     plain = factorization.unmapped or factorization
     new, moved = groups.without(plain.size), groups.coordinates
     left = np.setdiff1d(np.arange(plain.size), moved)
     position = plain.position.type.clone(shape=(left.size,))("position")
     prior = prior_without(plain, groups.coordinates)
-    names = [block.name for block in groups.blocks]
-    natural = {
-        name: graph
-        for block, (name, graph) in zip(plain.blocks, plain.natural.items(), strict=True)
-        if block.name not in names
-    }
+    lefts = [np.setdiff1d(np.arange(b.start, b.stop), moved) for b in plain.blocks]
+    blocks = tuple(
+        _left_block(b, x, new) for b, x in zip(plain.blocks, lefts, strict=True) if x.size
+    )
+    natural = dict(item for x, item in zip(lefts, plain.natural.items(), strict=True) if x.size)
     graphs = [prior, *natural.values()]
     prior, *rest = clone_replace(graphs, _moved_slices(graphs, plain, position, moved))
-    blocks = tuple(
-        replace(b, start=int(new[b.start]), stop=int(new[b.start]) + b.stop - b.start)
-        for b in plain.blocks
-        if b.name not in names
-    )
     reduced = replace(
         plain, position=position, blocks=blocks, prior=prior.astype("float64"), unmapped=None,
         natural=dict(zip(natural, rest, strict=True)), maps=(), integrated=groups.blocks,
@@ -83,9 +80,25 @@ def without_effects(
     pairs = zip(groups.scales, roots, strict=True)
     logs = {x.coordinate: (x, root) for x, root in pairs if x.is_log}
     scales = [_scale_root(reduced, x, int(new[k]), root) for k, (x, root) in logs.items()]
-    is_moved = [bool(x.moved_indices & set(moved.flat)) for x in factorization.maps]
-    others = [x.renumbered(new) for x, m in zip(factorization.maps, is_moved, strict=True) if not m]
-    return reparametrize_by(reduced, [*others, *scales])
+    others = [_left_map(x, moved) for x in factorization.maps]
+    # Maps of large groups' effects depend on the scales themselves: those are mapped after them.
+    reduced = reparametrize_by(reduced, [x.renumbered(new) for x in others if x.indices.size])
+    return reparametrize_by(reduced, scales)
+
+
+def _left_block(block: Block, left: np.ndarray, new: np.ndarray) -> Block:
+    """Block with the coordinates that are left, in the position without effects."""
+    entries = None if left.size == block.stop - block.start else left - block.start
+    start = int(new[left[0]])
+    return replace(block, start=start, stop=start + left.size, entries=entries)
+
+
+def _left_map(bijection: Bijection, moved: np.ndarray) -> Bijection:
+    """Bijection of the coordinates that are left."""
+    if bijection.moved_indices.isdisjoint(moved.flat):
+        return bijection
+    left = ~np.isin(bijection.indices, moved).any(axis=1)
+    return replace(bijection, indices=bijection.indices[left])
 
 
 def _scale_root(reduced: Factorization, scale: EffectScale, index: int, root: int) -> ScaleRoot:
@@ -114,10 +127,14 @@ def _moved_slices(
             continue
         (index,) = get_idx_list(node.inputs, node.op.idx_list)
         first, last = _ends_of(index, plain.size)
-        if ((first <= moved) & (moved < last)).any():
-            raise NotSeparableError("the prior of other parameters depends on the effects")
+        inside = moved[(first <= moved) & (moved < last)]
         shift = int((moved < first).sum())
-        piece = position[first - shift : last - shift]
+        piece = position[first - shift : last - shift - inside.size]
+        if inside.size:
+            if inside.size == last - first:
+                raise NotSeparableError("the prior of other parameters depends on the effects")
+            left = np.setdiff1d(np.arange(last - first), inside - first)
+            piece = pt.zeros(last - first)[left].set(piece)
         slices[variable] = piece if variable.type.ndim else piece[0]
     return slices
 

@@ -221,7 +221,7 @@ def _require_inside(
             f"of {block.shape}. Give values of the shape with which the step was built."
         )
     place = slice(block.start, block.stop)
-    flat = values.ravel()
+    flat = block.flat(values)
     lower, upper = factorization.support_of_values
     inside = np.isfinite(flat) & (flat >= lower[place]) & (flat <= upper[place])
     if not inside.all():

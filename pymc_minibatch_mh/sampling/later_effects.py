@@ -131,6 +131,13 @@ def group_log_likelihood(
     >>> tree = group_log_likelihood(shared, step)  # for az.loo(tree)
     """
     plan, (block, *_) = step_of(step).plan, _integrated_effects(step)
+    large = _large_groups(step)
+    if large:
+        raise SettingError(
+            f"{block.variable.name!r} has {large} groups with many rows, whose "
+            "effects are parameters and not integrated out. Leave rows out, with az.loo on "
+            "pm.compute_log_likelihood."
+        )
     model = model_behind(step) if model is None else model
     positions = _positions_of(data, model, step)
     numbers = list(np.ndindex(positions.shape[:2]))
@@ -157,23 +164,34 @@ def _integrated_effects(step: MinibatchStep) -> tuple[Block, ...]:
     return integrated
 
 
+def _large_groups(step: MinibatchStep) -> int:
+    """Number of groups whose effects are parameters, while others are integrated out."""
+    blocks = step.target.factorization.blocks
+    return next((b.stop - b.start for b in blocks if b.entries is not None), 0)
+
+
 def _positions_of(data: xr.DataTree, model: pm.Model, step: MinibatchStep) -> np.ndarray:
     """Positions of a step at the draws of a trace, shape (chains, draws, d)."""
     factorization = step.target.factorization
     posterior = require_trace(data)["posterior"].to_dataset()
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
-    draws = {}
+    integrated, draws = [b.variable for b in factorization.integrated], {}
     for rv in model.free_RVs:
         name, size = str(rv.name), model.rvs_to_values[rv].type.shape
         if name in factorization.natural:
             if name not in posterior.data_vars:
+                large = _large_groups(step) if model.rvs_to_values[rv] in integrated else 0
                 raise SettingError(
-                    f"{name!r} is not in the trace. Sample without var_names=, with effects=False."
+                    f"{name!r} is not in the trace"
+                    + f", in which effects of {large} groups with many rows are parameters"
+                    * bool(large)
+                    + ". Sample without var_names=, with effects="
+                    + ("True." if large else "False.")
                 )
             draws[name] = in_model_order(posterior[name], model)
         else:
             # No other variable is computed from the effects.
             draws[name] = np.broadcast_to(0.0, (*shape, *(n or 1 for n in size)))
     values = transformed_draws(draws, model)
-    lines = [values[block.name].reshape(*shape, -1) for block in factorization.blocks]
+    lines = [block.flat(values[block.name]) for block in factorization.blocks]
     return factorization.positions(np.concatenate(lines, axis=-1))

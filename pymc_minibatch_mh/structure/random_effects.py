@@ -283,7 +283,7 @@ class _PriorSum:
             outside = np.flatnonzero(label < 0)
             if outside.size:
                 untouched = outside.size == label.size
-                total += sign * (part if untouched else part.ravel()[outside]).sum()
+                total += sign * (part if untouched else _entries_of(part, outside)).sum()
         return total
 
     def density(self, piece: _LabelledFactor) -> Variable:
@@ -295,6 +295,17 @@ class _PriorSum:
             if places.size:
                 total += sign * _sum_by_level(part.ravel(), places, label[places], size)
         return total
+
+
+def _entries_of(part: Variable, numbers: np.ndarray) -> Variable:
+    """Some entries of a ravelled array, of whose operands only these are computed."""
+    if part.type.ndim != 1:
+        return part.ravel()[numbers]
+    if part.type.shape == (1,):
+        return part
+    if isinstance(part.owner_op, Elemwise):
+        return part.owner_op(*(_entries_of(x, numbers) for x in part.owner.inputs))
+    return part[numbers]
 
 
 def _coupled_pairs(pieces: Sequence[_LabelledFactor]) -> np.ndarray:

@@ -45,6 +45,8 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction, predi
 
 #: Laws of effects by PyTensor's name: number of shape parameters before location and scale.
 LAWS = {"normal": 0, "logistic": 0, "t": 1}
+#: Number of rows beyond which a few groups keep their effects as parameters, and how many are few.
+LARGE_ROWS, MOST_LARGE = 70, 20
 #: Maximum number of effects of a group; an entry of L that is 0.
 MAX_EFFECTS, ZERO = 2, PositionFactor(("number", 0.0), False)
 
@@ -98,8 +100,9 @@ class GroupEffect:
 class SmallGroups:
     """Effects α = μ + L z to integrate out, L by its entries `scales`.
 
-    `levels` are groups of rows by term, none of stored rows, which are sorted by group; `counts`,
-    int64, are the groups' numbers of rows, shape (terms, groups).
+    `levels` are the rows' levels of the factor by term, none of stored rows, which are sorted by
+    level; `counts`, int64, are the levels' numbers of rows, shape (terms, levels). Levels `small`
+    are the groups whose effects are integrated out; effects of the others are parameters.
     """
 
     effects: tuple[GroupEffect, ...]
@@ -107,11 +110,22 @@ class SmallGroups:
     scales: tuple[EffectScale, ...]
     levels: tuple[np.ndarray, ...]
     counts: np.ndarray
+    small: np.ndarray
 
     @property
     def n_groups(self) -> int:
-        """Number of levels."""
-        return self.effects[0].factor.places.size
+        """Number of groups."""
+        return self.small.size
+
+    @property
+    def large(self) -> np.ndarray:
+        """Levels whose effects are not integrated out."""
+        return np.setdiff1d(np.arange(self.counts.shape[1]), self.small)
+
+    @property
+    def n_observations(self) -> int:
+        """Number of groups, and of rows of large groups."""
+        return self.small.size + int(self.counts[:, self.large].sum())
 
     @property
     def name(self) -> str:
@@ -120,7 +134,12 @@ class SmallGroups:
 
     @property
     def coordinates(self) -> np.ndarray:
-        """Coordinates of the effects, shape (groups, effects)."""
+        """Coordinates of the effects of the groups, shape (groups, effects)."""
+        return self.all_coordinates[self.small]
+
+    @property
+    def all_coordinates(self) -> np.ndarray:
+        """Coordinates of the effects of all levels, shape (levels, effects)."""
         return np.stack([effect.factor.places for effect in self.effects], axis=1)
 
     @property
@@ -171,9 +190,19 @@ def find_small_groups(
     parts = [_effect_of(maps, *x) for x in zip(priors, factors, blocks, strict=True)]
     integrated = tuple(effect for effect, _ in parts)
     scales = tuple(x for k, (_, line) in enumerate(parts) for x in _scales_of(integrated, k, line))
-    groups = SmallGroups(integrated, priors[0].law, scales, levels, np.array(counts))
+    sizes = np.array(counts)
+    groups = SmallGroups(integrated, priors[0].law, scales, levels, sizes, _small(levels, sizes))
     _require_apart(factorization, functions, groups)
     return groups
+
+
+def _small(levels: Sequence[np.ndarray], counts: np.ndarray) -> np.ndarray:
+    """Levels to integrate out: all, or all but a few with many rows in memory."""
+    rows = counts.sum(axis=0)
+    is_large = rows > LARGE_ROWS
+    in_memory = sum(level.size for level in levels) == rows.sum()
+    few = in_memory and is_large.sum() <= min(MOST_LARGE, 0.1 * rows.size)
+    return np.flatnonzero(~is_large if few else np.ones(rows.size, dtype=bool))
 
 
 def _with_the_same_levels(
