@@ -177,6 +177,8 @@ class ExprGraph:
         self.shares: dict[Expr, tuple[Expr, tuple[Expr, ...]]] = {}
         #: Conditions on parameters, such as σ > 0; where one fails, the density is zero.
         self.checks: set[Expr] = set()
+        #: Data that no row has as zero or less, where all rows are in memory.
+        self.positive: set[Expr] = set()
         #: Conditions at which a row changes its smooth branch -> whether it is continuous there.
         self.kinks: dict[Expr, bool] = {}
         #: Coefficients and expressions, by the structure of the expression without coefficients.

@@ -409,7 +409,23 @@ def power_expr(exprs: ExprGraph, base: Expr, exponent: Expr) -> Expr:
         # A common type gives equal powers the same expression.
         exponent = exponent if base.is_data else exprs.real(exponent)
         return exprs.node(scalar.pow, (base, exponent))
+    if base.is_data and is_positive(exponent) and not _is_positive_data(exprs, base):
+        # Derivatives of exp(x log 0) are not numbers, as in the response to a dose of zero.
+        positive = exprs.node(scalar.gt, (base, exprs.zero))
+        power = _exp_of_log(exprs, switch_expr(exprs, positive, base, exprs.one), exponent)
+        return switch_expr(exprs, positive, power, exprs.zero)
+    return _exp_of_log(exprs, base, exponent)
+
+
+def _exp_of_log(exprs: ExprGraph, base: Expr, exponent: Expr) -> Expr:
     return exp_expr(exprs, multiply_exprs(exprs, exponent, log_expr(exprs, base)))
+
+
+def _is_positive_data(exprs: ExprGraph, x: Expr) -> bool:
+    """Whether data are known to be positive in all rows."""
+    if is_a(x, scalar.Mul, scalar.TrueDiv, scalar.Reciprocal, scalar.Cast):
+        return all(_is_positive_data(exprs, part) for part in x.inputs)
+    return x in exprs.positive or is_positive(x)
 
 
 def sqrt_expr(exprs: ExprGraph, x: Expr) -> Expr:

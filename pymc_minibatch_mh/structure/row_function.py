@@ -179,6 +179,7 @@ def _batch_leaves(exprs: ExprGraph, term: Likelihood) -> Leaves:
         entry = partial(exprs.data, number, dtype=np.dtype(batch.type.dtype))
         entries = fill_array(column.row_shape, entry)
         entries[_are_zero(column)] = exprs.constant(0.0)
+        exprs.positive.update(entries[_are_positive(column)])
         leaves[batch] = entries[np.newaxis]
     return leaves
 
@@ -193,6 +194,13 @@ def _are_zero(column: Column) -> np.ndarray:
         return np.zeros(column.row_shape, dtype=bool)
     zero = column.rows_first[0] == 0.0
     return ~column.rows_first.any(axis=0) if zero.any() else zero
+
+
+def _are_positive(column: Column) -> np.ndarray:
+    """Entries that are positive in all rows in memory: their powers have logarithms."""
+    if not isinstance(column.values, np.ndarray):
+        return np.zeros(column.row_shape, dtype=bool)
+    return (column.rows_first > 0).all(axis=0)
 
 
 def predictor_forms(functions: Sequence[RowFunction]) -> list[LinearForm]:

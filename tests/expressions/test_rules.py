@@ -429,3 +429,14 @@ def test_branches_of_multiples_are_equal(given, sums):
         terms.append(apply(scalar.mul, exprs.constant(1.1), apply(scalar.exp, w)))
     z = apply(scalar.true_div, apply(scalar.sub, data, apply(scalar.add, *terms)), sd)
     assert "Switch" not in operations(normal_cdf(exprs, z))
+
+
+def test_a_power_of_zero_has_derivatives():
+    """0^h is 0 for every h > 0, as the response to a dose of zero, and so are its derivatives."""
+    exprs, h = ExprGraph(), np.full((1, 3), 0.3)
+    f, dose = Builder(exprs, simplify.apply_operation), exprs.data(0, ())
+    power, doses = f.pow(dose, f.exp(exprs.coordinate(0))), np.array([0.0, 0.5, 3.0])
+    np.testing.assert_allclose(value_of(power, h, [doses]), doses ** np.exp(0.3))
+    assert "Switch" in operations(power)
+    exprs.positive.add(dose)
+    assert "Switch" not in operations(f.pow(dose, f.exp(exprs.coordinate(1))))

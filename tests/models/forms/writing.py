@@ -137,6 +137,13 @@ def saturation(d):
     respond(d, pm.Normal("a") * x / (pm.HalfNormal("k") + x))
 
 
+@columns.form("response to a dose, which may be zero")
+def hill_curve(d):
+    dose = d("dose", np.maximum(d.raw.x, 0.0))
+    slope, half = pm.LogNormal("slope"), pm.LogNormal("half")
+    respond(d, pm.Normal("a") * dose**slope / (half**slope + dose**slope))
+
+
 @columns.form("sum of saturating channels")
 def saturating_channels(d):
     x = d("spend", np.abs(d.raw.X) + 0.1)
