@@ -37,6 +37,7 @@ from pymc_minibatch_mh.plan.plan import EffectMoves, Requirements
 from pymc_minibatch_mh.reference.node_rule import (
     EffectMoments,
     GroupTarget,
+    NarrowEffectsError,
     NodeChoice,
     effect_moments,
     first_nodes,
@@ -55,6 +56,8 @@ MAX_ROWS_IN_GROUP, MAX_OTHERS = 200.0, 60
 #: Minimum standard deviation of a scale, relative to it, at which its square may be the coordinate;
 #: effective draws of an update below which a coordinate is not chosen if the other one has more.
 UNCERTAIN, MIN_SHARE = 0.05, 0.1
+#: Maximum number and share of the groups whose effects become parameters to save others many nodes.
+FEW, SHARE_OF_FEW = 5, 0.01
 #: Factor by which both forecasts together may be wrong: in doubt, effects are integrated out,
 #: as their stored draws are then independent.
 ERROR_OF_FORECASTS = 10.0
@@ -114,6 +117,7 @@ class GroupsPlan(DensePlan):
         groups = find_small_groups(
             model, target.factorization, functions_of(target), target.elements
         )
+        groups = replace(groups, small=stored["small"])
         nodes = Nodes(stored["nodes"], stored["log_weights"])
         marginal = _group_target(target, groups, nodes, stored["roots"].tolist())
         choice = NodeChoice(int(stored["n_nodes"]), float(stored["error"]))
@@ -124,7 +128,8 @@ class GroupsPlan(DensePlan):
         roots = np.array([scale.root for scale in self.target.compiled.layout.scales])
         nodes = dict(zip(("nodes", "log_weights"), self.target.group_rows.nodes, strict=True))
         choice = {name: np.array(value) for name, value in self.choice._asdict().items()}
-        return {**super().stored_arrays(), **nodes, **choice, "roots": roots}
+        small = self.groups.small
+        return {**super().stored_arrays(), **nodes, **choice, "roots": roots, "small": small}
 
     def extended(self, target: Target, start: np.ndarray) -> Self | None:
         """The same plan if no rows were appended; else None, and everything is prepared anew."""
@@ -219,10 +224,8 @@ def integrated_plan(
     if how.integrated != "always":
         _require_small(groups, factorization.size)
     rng = np.random.default_rng(PREPARATION_SEED)
-    roots = [1] * len(groups.scales)
-    marginal = _group_target(target, groups, first_nodes(groups), roots)
-    begin = marginal.factorization.ravel(factorization.unravel(start, {}))
-    marginal, near, choice = with_placed_nodes(marginal, begin, rng)
+    marginal, near, choice = _at_nodes(target, groups, factorization.unravel(start, {}), rng)
+    groups = marginal.compiled.layout.groups
     reference, _ = marginal.expand(near, rng)
     marginal, reference = _in_best_coordinate(target, marginal, reference, rng)
     moments = effect_moments(marginal.group_rows, reference.centre)
@@ -243,6 +246,23 @@ def integrated_plan(
 
     target.check(model, draw)
     return plan
+
+
+def _at_nodes(
+    target: Target, groups: SmallGroups, start: Mapping[str, np.ndarray], rng: np.random.Generator
+) -> tuple[GroupTarget, np.ndarray, NodeChoice]:
+    """Target with frozen nodes, its mode, and the choice.
+
+    A few groups whose effects no nodes fit keep them as parameters.
+    """
+    marginal = _group_target(target, groups, first_nodes(groups), [1] * len(groups.scales))
+    spare = min(FEW, SHARE_OF_FEW * groups.n_groups, groups.room)
+    try:
+        return with_placed_nodes(marginal, marginal.factorization.ravel(start), rng, int(spare))
+    except NarrowEffectsError as error:
+        if error.groups.size > groups.room:
+            raise
+        return _at_nodes(target, groups.without_groups(error.groups), start, rng)
 
 
 def _group_target(

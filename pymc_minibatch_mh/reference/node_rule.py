@@ -34,6 +34,9 @@ STRETCHED, WIDENED, REACH = 31, 1.4, 0.55
 #: there are no nodes; number of positions for it; number of groups that propose a number; maximum
 #: number that decide.
 MAX_ERROR, MAX_LAST_ERROR, ERROR_POINTS = {1: 1e-6, 2: 1e-3}, 0.01, 5
+#: Number of nodes in each direction by q that all groups have rather than a few groups' effects
+#: becoming parameters; share of the last error without the worst groups.
+MANY, ENOUGH = {1: 21, 2: 10}, 0.1
 SOME_GROUPS, ERROR_GROUPS = 1_000, 5_000
 #: Maximum number of groups in the first search for the mode.
 SEARCH_GROUPS = 2_000
@@ -59,6 +62,14 @@ class NodeChoice(NamedTuple):
 
     n_nodes: int
     error: float
+
+
+class NarrowEffectsError(NotSeparableError):
+    """No nodes are enough: numbers of the groups, worst first, without which they would be."""
+
+    def __init__(self, message: str, groups: np.ndarray) -> None:
+        super().__init__(message)
+        self.groups = groups
 
 
 class GroupTarget(Target):
@@ -164,11 +175,11 @@ class EffectMoments(NamedTuple):
         reach = MOVEMENTS * movements + WIDTHS * self.factor[:, 0, 0]
         return 2.0 * reach[:, None] / (count - 1)
 
-    def aliasing(self, count: int, movements: np.ndarray) -> float:
-        """Sd of the error of wide nodes for normal effects anywhere between their ends."""
-        wide = self.moves_much(movements)
-        ratios = self.factor[wide, 0] / self._steps(count, movements)[wide]
-        return float(np.sqrt(2.0 * np.exp(-((2.0 * np.pi * ratios) ** 2)).sum()))
+    def aliasing(self, count: int, movements: np.ndarray) -> np.ndarray:
+        """Variance of each group's error by wide nodes, for normal effects between their ends."""
+        ratios = self.factor[:, 0, 0] / self._steps(count, movements)[:, 0]
+        errors = 2.0 * np.exp(-((2.0 * np.pi * ratios) ** 2))
+        return np.where(self.moves_much(movements), errors, 0.0)
 
     def some(self, numbers: np.ndarray) -> "EffectMoments":
         """Moments of the effects of some groups."""
@@ -277,9 +288,12 @@ def _widened(
 
 
 def with_placed_nodes(
-    target: GroupTarget, start: np.ndarray, rng: np.random.Generator
+    target: GroupTarget, start: np.ndarray, rng: np.random.Generator, spare: int = 0
 ) -> tuple[GroupTarget, np.ndarray, NodeChoice]:
-    """Target with frozen nodes for the posterior near a start, its mode, and the choice."""
+    """Target with frozen nodes for the posterior near a start, its mode, and the choice.
+
+    NarrowEffectsError if no nodes are enough, or if all but `spare` groups need far fewer.
+    """
     groups = target.compiled.layout.groups
     few = target.some(SEARCH_GROUPS)
     position, moments = start, first_moments(groups, few.source.n_rows)
@@ -294,7 +308,9 @@ def with_placed_nodes(
         target = target.at_nodes(few.group_rows.nodes)
     mode = target.mode(position, rng, LOOSE_TOLERANCE)
     points = _ErrorPoints.near(mode, target, rng)
-    nodes, choice = _choose_nodes(target, moments, points, _movements(target, moments, mode))
+    movements = _movements(target, moments, mode)
+    errors = _NodeErrors(target, moments, points, movements)
+    nodes, choice = _choose_nodes(target, moments, errors, movements, spare)
     return target.at_nodes(nodes), mode.position, choice
 
 
@@ -374,53 +390,98 @@ def _movements(target: GroupTarget, moments: EffectMoments, mode: Mode) -> np.nd
     return informed * np.linalg.norm(turns, axis=1) / scale.value_at(mode.position)
 
 
-def _choose_nodes(
-    target: GroupTarget, moments: EffectMoments, points: _ErrorPoints, movements: np.ndarray
-) -> tuple[Nodes, NodeChoice]:
-    """Fewest nodes whose error, against nodes placed at each position, is small enough.
+class _NodeErrors:
+    """Errors of nodes against nodes placed at each position, of some groups that stand for all.
 
-    Some groups propose a number, more groups decide, by an error that is the same in all groups but
-    those that move most.
+    Errors of the groups that move most count once, and those of others for as many as they are.
     """
-    rows, law = target.group_rows, target.compiled.layout.groups.law
-    hard = moments.moving_most(movements)
-    numbers = np.union1d(target.spread(ERROR_GROUPS), hard)
-    is_hard = np.isin(numbers, hard)
-    shares = np.where(is_hard, 1.0, (movements.size - hard.size) / max(int((~is_hard).sum()), 1))
-    few_moments, few_moves = moments.some(numbers), movements[numbers]
-    sample = target.of_groups(numbers)
-    exact = _at_points(points, lambda x: _exact_values(sample, few_moments, x))
 
-    def errors(nodes: Nodes, every: int = 1) -> np.ndarray:
-        some = sample.group_rows.at_nodes(nodes).some(np.arange(0, numbers.size, every))
-        values = _at_points(points, lambda x: _log_sums(some, x))
+    def __init__(
+        self,
+        target: GroupTarget,
+        moments: EffectMoments,
+        points: _ErrorPoints,
+        movements: np.ndarray,
+    ) -> None:
+        hard = moments.moving_most(movements)
+        #: Numbers of the groups.
+        self.numbers = np.union1d(target.spread(ERROR_GROUPS), hard)
+        is_hard = np.isin(self.numbers, hard)
+        others = (movements.size - hard.size) / max(int((~is_hard).sum()), 1)
+        self._shares, self.points = np.where(is_hard, 1.0, others), points
+        self.moments, self.movements = moments.some(self.numbers), movements[self.numbers]
+        self._sample = target.of_groups(self.numbers)
+        self._exact = _at_points(points, lambda x: _exact_values(self._sample, self.moments, x))
+
+    def differences(self, nodes: Nodes, every: int = 1) -> np.ndarray:
+        """Errors at all positions of every k-th group, shape (scales, n, groups)."""
+        some = self._sample.group_rows.at_nodes(nodes)
+        some = some.some(np.arange(0, self.numbers.size, every))
+        values = _at_points(self.points, lambda x: _log_sums(some, x))
         with np.errstate(invalid="ignore"):
-            return (values - exact[..., ::every]) * shares[::every]
+            return (values - self._exact[..., ::every]) * self._shares[::every]
 
-    def error(nodes: Nodes, every: int = 1) -> float:
-        total = points.sd_of(errors(nodes, every).sum(axis=2))
-        return total * shares.sum() / shares[::every].sum()
+    def sd(self, nodes: Nodes, every: int = 1) -> float:
+        """Sd of the error of all groups together."""
+        total = self.points.sd_of(self.differences(nodes, every).sum(axis=2))
+        return total * self._shares.sum() / self._shares[::every].sum()
 
-    every, q = max(1, numbers.size // SOME_GROUPS), moments.mean.shape[1]
-    rules = ((count, few_moments.wide_nodes(law, count, few_moves)) for count in COUNTS[q])
-    few = (count for count, nodes in rules if error(nodes, every) < MAX_ERROR[q])
-    for count in COUNTS[q][COUNTS[q].index(next(few, COUNTS[q][-1])) :]:
+    def worst(self, nodes: Nodes, aliasing: np.ndarray, most: float) -> np.ndarray:
+        """Numbers of the groups, worst first, without which the error is at most `most`."""
+        order = _worst(self.points, self.differences(nodes), aliasing[self.numbers], most)
+        return self.numbers[order]
+
+
+def _choose_nodes(
+    target: GroupTarget,
+    moments: EffectMoments,
+    errors: _NodeErrors,
+    movements: np.ndarray,
+    spare: int,
+) -> tuple[Nodes, NodeChoice]:
+    """Fewest nodes whose error is small enough: some groups propose a number, more decide."""
+    rows, law = target.group_rows, target.compiled.layout.groups.law
+    every, q = max(1, errors.numbers.size // SOME_GROUPS), moments.mean.shape[1]
+    rules = ((n, errors.moments.wide_nodes(law, n, errors.movements)) for n in COUNTS[q])
+    good = (n for n, nodes in rules if errors.sd(nodes, every) < MAX_ERROR[q])
+    first = min(next(good, COUNTS[q][-1]), MANY[q])
+    for count in COUNTS[q][COUNTS[q].index(first) :]:
         placed = rows.at_nodes(moments.wide_nodes(law, count, movements))
-        nodes = _without_light_nodes(placed, points, ~moments.moves_much(movements))
+        nodes = _without_light_nodes(placed, errors.points, ~moments.moves_much(movements))
         aliasing = moments.aliasing(count, movements)
-        choice = NodeChoice(count**q, float(np.hypot(error(nodes.some(numbers)), aliasing)))
+        error = np.hypot(errors.sd(nodes.some(errors.numbers)), np.sqrt(aliasing.sum()))
+        choice = NodeChoice(count**q, float(error))
         if choice.error < MAX_ERROR[q]:
-            break
-    if not choice.error < MAX_LAST_ERROR:
-        each = errors(nodes.some(numbers)).transpose(2, 0, 1)
-        # A group with an infinite error is the worst.
-        worst = numbers[np.argmax(np.nan_to_num([points.sd_of(x) for x in each], nan=np.inf))]
-        raise NotSeparableError(
-            f"{rows.layout.groups.name!r} has effects that are too narrow or too wide for "
-            f"{choice.n_nodes} nodes, most of all in group {worst}: their log-likelihood has an "
-            f"error of {choice.error:.2g}. blocks=True accepts effects one at a time"
-        )
-    return nodes, choice
+            return nodes, choice
+        at_errors = nodes.some(errors.numbers), aliasing
+        if count == MANY[q]:
+            few = errors.worst(*at_errors, MAX_ERROR[q])
+            if few.size <= spare:
+                raise NarrowEffectsError("a few groups alone need more nodes", few)
+    if choice.error < MAX_LAST_ERROR:
+        return nodes, choice
+    worst = errors.worst(*at_errors, ENOUGH * MAX_LAST_ERROR)
+    raise NarrowEffectsError(
+        f"{rows.layout.groups.name!r} has effects that are too narrow or too wide for "
+        f"{choice.n_nodes} nodes, most of all in group {worst[0]}: their log-likelihood has an "
+        f"error of {choice.error:.2g}. blocks=True accepts effects one at a time",
+        worst,
+    )
+
+
+def _worst(
+    points: _ErrorPoints, errors: np.ndarray, aliasing: np.ndarray, most: float
+) -> np.ndarray:
+    """Groups, worst first, without which the error is at most `most`, at least one."""
+    # A group with an infinite error is among the worst.
+    sds = np.nan_to_num([points.sd_of(x) for x in errors.transpose(2, 0, 1)], nan=np.inf)
+    order = np.argsort(-np.hypot(sds, np.sqrt(aliasing)), kind="stable")
+    for count in range(1, order.size):
+        others = order[count:]
+        error = points.sd_of(errors[..., others].sum(axis=2))
+        if np.hypot(error, np.sqrt(aliasing[others].sum())) < most:
+            return order[:count]
+    return order
 
 
 def _at_points(points: _ErrorPoints, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

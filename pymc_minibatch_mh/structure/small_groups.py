@@ -7,7 +7,7 @@ proportional to a coordinate φ, or to a positive monotone function h(φ) such a
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,6 +121,16 @@ class SmallGroups:
     def large(self) -> np.ndarray:
         """Levels whose effects are not integrated out."""
         return np.setdiff1d(np.arange(self.counts.shape[1]), self.small)
+
+    @property
+    def room(self) -> int:
+        """Maximum number of further groups whose effects may be parameters."""
+        in_memory = sum(level.size for level in self.levels) == self.counts.sum()
+        return MOST_LARGE - self.large.size if in_memory else 0
+
+    def without_groups(self, numbers: np.ndarray) -> "SmallGroups":
+        """The same with the effects of some groups as parameters."""
+        return replace(self, small=np.delete(self.small, numbers))
 
     @property
     def n_observations(self) -> int:

@@ -180,3 +180,30 @@ def test_saved_steps_and_pymc_have_the_same_draws(step, tmp_path):
             30, step=again, progressbar=False, compute_convergence_checks=False, **settings
         )
     assert np.isfinite(trace.posterior["effect"]).all()
+
+
+def counts_with(extreme, n_groups=400):
+    """Return a model of counts, three in each group, those of one group far higher."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(n_groups), 3)
+    y = rng.poisson(np.exp(0.3 + 0.5 * rng.standard_normal(n_groups)[group]))
+    y[group == 7] = extreme
+    with pm.Model() as model:
+        effect = pm.Normal("effect", pm.Normal("mu", 0, 2), pm.HalfNormal("tau", 1), shape=n_groups)
+        pm.Poisson("y", pm.math.exp(effect[group]), observed=y)
+    return model
+
+
+@pytest.mark.parametrize("extreme", [70, 5_000])
+def test_an_effect_that_needs_nodes_of_its_own_is_a_parameter(extreme, tmp_path):
+    """Without it, no nodes are enough for the second, and 41 for the first."""
+    step = TunaMH(model=counts_with(extreme), blocks="groups")
+    assert step.plan.groups.large.tolist() == [7]
+    assert step.plan.choice.n_nodes <= 21
+    assert step.plan.choice.error < 1e-6
+    step.save(tmp_path / "step.npz")
+    model = counts_with(extreme)
+    again = TunaMH(model=model, blocks="groups", prepared=tmp_path / "step.npz")
+    assert again.plan.groups.large.tolist() == [7]
+    draws = sample(step, 100, tune=50, chains=1, random_seed=1, **QUIET).posterior["effect"]
+    assert np.log(extreme) == pytest.approx(float(draws[..., 7].mean()), abs=0.3)
