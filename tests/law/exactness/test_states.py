@@ -1,0 +1,59 @@
+"""Poisson tests on rows that sum over states are exact for the posterior summed by SciPy."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from helpers.tiers import fast
+from law.exactness import law
+from law.exactness.enumeration import total_variation
+from law.exactness.groups import chance, move, rule
+from law.exactness.poisson import RULES, transition_matrix
+from law.exactness.states import SIZE, STATES, chain_of
+from law.exactness.test_groups import REPETITIONS, altered, narrow
+from law.statistical.budget import VERY_FAR
+
+PAIRS = [*permutations(range(len(STATES)), 2)]
+every_chain = pytest.mark.parametrize("case", SIZE, ids=lambda case: f"{case[0]}, {case[1]}")
+
+
+@every_chain
+def test_chains_have_room_to_be_wrong(case):
+    """Moves evaluate some rows, or all, and changes come near their bounds."""
+    chain, settings = chain_of(*case), rule("best").settings
+    moves = [move(chain, settings, *pair, 0) for pair in PAIRS]
+    some = [x for x in moves if not x.by_all_rows]
+    assert len(some) > 3
+    assert all(chain.table_of(*pair)[0] < 0 for pair in PAIRS if 4 in pair) or case[1] == 0
+    assert chain.target()[:3].min() > 0.02
+    ratios = [(np.abs(x.changes) / x.bounds).max() for x in some]
+    assert 0.01 < max(ratios) <= 1.0
+    assert any(x.bounds.sum() > 0.05 for x in some)
+
+
+@pytest.mark.parametrize("name", RULES)
+@every_chain
+def test_stationary_law_is_the_sum_over_states(case, name):
+    chain = chain_of(*case)
+    matrix = transition_matrix(chain, rule(name))
+    assert law.is_one_of_moves(matrix)
+    assert total_variation(matrix, chain.target()) <= 1e-12
+    assert law.imbalance(matrix, chain.target()) <= 1e-14
+    assert law.gap(matrix) > 1e-2
+
+
+@pytest.mark.parametrize("name", fast(RULES, ("best", "paper")))
+@every_chain
+def test_the_compiled_test_accepts_as_enumerated(case, name):
+    chain, settings = chain_of(*case), rule(name).settings
+    for seed, pair in enumerate(PAIRS):
+        mean, sd = chance(chain, name, *pair)
+        found = chain.accepted(settings, *pair, REPETITIONS, seed)
+        assert abs(found - mean) <= VERY_FAR * sd / np.sqrt(REPETITIONS) + 1e-12, pair
+
+
+def test_bounds_that_are_too_small_are_not_exact():
+    chain = chain_of("animals", 1)
+    matrix = transition_matrix(chain, rule("best", **altered(narrow)))
+    assert total_variation(matrix, chain.target()) > 1e-6
