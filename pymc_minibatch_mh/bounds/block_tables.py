@@ -21,6 +21,7 @@ from pymc_minibatch_mh.data.source import BLOCK_ROWS, SampledRows, StoredRows
 from pymc_minibatch_mh.errors import BoundsError, SourceError
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
+from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.full_data import Chunk, chunks_of, over_rows
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction, with_rows, without_rows
 
@@ -102,7 +103,7 @@ class BlockTables:
 
     verified = True
     metric = None
-    heavy = NO_ROWS
+    heavy = unbounded = NO_ROWS
     #: Key that identifies these bounds, for a given model and centre.
     key = "derived"
 
@@ -247,6 +248,7 @@ class BlockBounds(BoundsPass):
     """
 
     regions = Regions((), ())
+    reads_unbounded = False
 
     def __getstate__(self) -> dict[str, Any]:
         """State for pickles, without the data of rows."""
@@ -277,14 +279,21 @@ class BlockBounds(BoundsPass):
         quick = StoredRows(self.function.columns).reads_few_quickly
         return super()._worthwhile_copy(trials) if quick else NO_COPY
 
-    def _bound_tables(  # type: ignore[override]
-        self,
-        trials: Sequence[Any],
-        radii: Sequence[float],
-        plans: Sequence[Sequence[Sequence[int]]],
-    ) -> "AnyTables":
+    def tables(self) -> "AnyTables":  # type: ignore[override]
+        """Bounds of all rows; BoundsError if a row is unbounded over the smallest region."""
+        report_stage(BOUNDING)
+        try:
+            return self._found_tables()
+        except BoundsError:
+            if not self._has_kinks:
+                raise
+        return self._of_kinked_rows()._found_tables()
+
+    def _found_tables(self) -> "AnyTables":
+        trials, radii, plans = self._plan_regions()
+        self._copy = self._worthwhile_copy(trials)
         if self._copy.lines.size:
-            return super()._bound_tables(trials, radii, plans)
+            return self._tables_of(self._bounds_over(trials, radii, plans))
         tried, n_rows = self.over_regions(Regions(radii, plans)), self.function.n_rows
         sums, largest = tried.sums_and_largest(0)
         finite = np.isfinite(largest).all(axis=2)

@@ -2,13 +2,17 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Self
 
 import numpy as np
 from psutil import virtual_memory
 from pytensor.scalar import basic as scalar
-from scipy.special import chdtri
+from scipy.special import chdtrc, chdtri
 
+from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.bounds.composed_bounds import ComposedBounds
 from pymc_minibatch_mh.bounds.exponential_sums import (
     Region,
@@ -175,6 +179,9 @@ WORTH_GROUPS, WORTH_OF_GROUPS = 20.0, 0.5
 #: times the data and `MAX_OF_FREE` of free memory (bounds and alias tables take as much again).
 NARROW, WORTH_A_COPY, MAX_OF_DATA, MAX_OF_FREE = 30.0, 10.0, 4.0, 0.3
 
+#: Maximum share of rows without a bound, which every update evaluates.
+MOST_UNBOUNDED = 0.05
+
 BOUNDING = "Bounding all observations"
 
 _log = logging.getLogger("pymc")
@@ -256,50 +263,72 @@ class BoundsPass(RowPass):
         #: Whether bounds are those of rows that meet kinks.
         self._across_kinks = False
 
-    def tables(self) -> Tables:
-        """Bounds of all rows; BoundsError if a row is unbounded over the smallest region."""
-        report_stage(BOUNDING)
-        try:
-            return self._found_tables()
-        except BoundsError:
-            if self.order == 1 or not any(kinks_of(f.exprs, f.root) for f in self._functions):
-                raise
-        self._across_kinks = True
-        return self._found_tables()
+    #: Whether every update may evaluate a few rows that have no bound.
+    reads_unbounded = True
 
-    def _found_tables(self) -> Tables:
+    def tables(self) -> Tables:
+        """Bounds of all rows; BoundsError if many are unbounded over the smallest region."""
+        report_stage(BOUNDING)
+        smooth = self._over_regions()
+        if smooth.n_unbounded and self._has_kinks:
+            across = self._of_kinked_rows()
+            other = across._over_regions()
+            if other.n_unbounded < smooth.n_unbounded:
+                return across._tables_of(other)
+        return self._tables_of(smooth)
+
+    @property
+    def _has_kinks(self) -> bool:
+        return self.order > 1 and any(kinks_of(f.exprs, f.root) for f in self._functions)
+
+    def _of_kinked_rows(self) -> Self:
+        """The same pass for bounds of rows that meet kinks."""
+        across = copy(self)
+        across._across_kinks, across._groups = True, None
+        return across
+
+    def _over_regions(self) -> "_Bounded":
         trials, radii, plans = self._plan_regions()
         self._copy = self._worthwhile_copy(trials)
-        return self._bound_tables(trials, radii, plans)
+        return self._bounds_over(trials, radii, plans)
 
-    def _bound_tables(
+    def _bounds_over(
         self,
         trials: Sequence["_Trial"],
         radii: Sequence[float],
         plans: Sequence[Sequence[Sequence[int]]],
-    ) -> Tables:
-        """Bounds tables of all rows; `plans`: numbers of interval pieces by region and term."""
-        # Bounds c_i and c̃_i of all rows over every region.
-        found = np.empty((len(radii), 2, self._n_rows), dtype=np.float32)
-        self._fill_rows(found, partial(self._bound_pairs, radii, plans))
-        usable = [k for k in range(len(radii)) if np.isfinite(found[k]).all()]
-        if not usable:
-            row = int(np.flatnonzero(~np.isfinite(found[0]).all(axis=0))[0])
-            raise self._unbounded_error(row, radii[0])
-        base = sum(trial.total(0.0, trial.whole) for trial in trials)
+    ) -> "_Bounded":
+        """Bounds c_i and c̃_i of all rows; `plans`: numbers of pieces by region and term."""
+        c = np.empty((len(radii), 2, self._n_rows), dtype=np.float32)
+        self._fill_rows(c, partial(self._bound_pairs, radii, plans))
+        return _Bounded(trials, radii, c)
+
+    def _tables_of(self, bounded: "_Bounded") -> Tables:
+        """Bounds tables; every update evaluates rows that are unbounded in one of their regions."""
+        if bounded.n_unbounded > MOST_UNBOUNDED * self._n_rows:
+            row = int(np.flatnonzero(bounded.unbounded[0])[0])
+            raise self._unbounded_error(row, bounded.radii[0])
+        served = bounded.regions_worth(self._probability_beyond)
+        unbounded = bounded.unbounded[served[-1]]
         tables = [
-            (radii[k], kind, found[k, number])
-            for k in usable
-            for number, kind in self._table_kinds(*found[k].sum(axis=1, dtype=np.float64))
+            (bounded.radii[k], kind, bounded.c[k, number])
+            for k in served
+            for number, kind in self._table_kinds(*bounded.totals(k, ~unbounded))
         ]
-        headers = np.array([[radius, kind, c.sum(dtype=np.float64)] for radius, kind, c in tables])
+        headers = np.array([[radius, kind, _total(c, ~unbounded)] for radius, kind, c in tables])
         c = np.stack([c for _, _, c in tables])
+        c[:, unbounded] = np.inf
+        base = sum(trial.total(0.0, trial.whole) for trial in bounded.trials)
         looseness = float(headers[:, TOTAL].min() / base) if base > 0.0 else 1.0
-        return Tables(headers, c, looseness, groups=self._groups, copy=self._copy)
+        always = np.flatnonzero(unbounded)
+        return Tables(headers, c, looseness, heavy=always, groups=self._groups, copy=self._copy)
 
     def _plan_regions(self) -> tuple[list["_Trial"], list[float], list[list[Sequence[int]]]]:
         """Plan the trust regions: trial rows, radii, and interval pieces per region and term."""
         trials = [_Trial(self, function) for function in self._functions]
+        if self.reads_unbounded and not np.isfinite(self._forecast_total(trials)):
+            for trial in trials:
+                trial.reads_unbounded = True
         self._groups = self._worthwhile_groups(trials)
         radii = self._region_radii(trials)
         plans: list[list[Sequence[int]]] = [[trial.pieces(radii[0]) for trial in trials]]
@@ -328,6 +357,12 @@ class BoundsPass(RowPass):
         if self._groups is None:
             return float(np.sqrt(chdtri(self.size, tail)))
         return float(np.sqrt(chdtri(self._groups.size, tail / self._groups.n_groups)))
+
+    def _probability_beyond(self, radius: float) -> float:
+        """Probability that a normal posterior is outside of a trust region."""
+        if self._groups is None:
+            return float(chdtrc(self.size, radius**2))
+        return self._groups.n_groups * float(chdtrc(self._groups.size, radius**2))
 
     def _forecast_total(self, trials: Sequence["_Trial"]) -> float:
         radius = self._normal_radius(self._tail_probabilities[0])
@@ -488,8 +523,10 @@ class BoundsPass(RowPass):
         kept = [np.inf] if np.isfinite(totals[np.inf]) else []
         if not kept or totals[np.inf] > (1.0 + WORTH_INFINITY) * totals[nested[-1]]:
             kept.insert(0, nested[-1])
+        several = any(trial.reads_unbounded for trial in trials)
         for radius in reversed(nested[:-1]):
-            if not totals[radius] > (1.0 - WORTH_A_TABLE) * totals[kept[0]]:
+            # The number of unbounded rows of each region is known after all rows are bounded.
+            if several or not totals[radius] > (1.0 - WORTH_A_TABLE) * totals[kept[0]]:
                 kept.insert(0, radius)
         return kept
 
@@ -537,6 +574,46 @@ class BoundsPass(RowPass):
         return explain_unbounded(function, data, boxes, self.order, row)
 
 
+def _total(c: Array, rows: np.ndarray) -> float:
+    """Σ c_i over some rows."""
+    return float(c.sum(dtype=np.float64, where=rows))
+
+
+@dataclass(frozen=True, eq=False)
+class _Bounded:
+    """Bounds `c` of all rows over nested regions, shape (regions, 2, rows), and trial rows."""
+
+    trials: Sequence["_Trial"]
+    radii: Sequence[float]
+    c: np.ndarray
+
+    @cached_property
+    def unbounded(self) -> np.ndarray:
+        """Whether a row has no bound over a region or a smaller one, shape (regions, rows)."""
+        return np.logical_or.accumulate(~np.isfinite(self.c).all(axis=1), axis=0)
+
+    @property
+    def n_unbounded(self) -> int:
+        """Number of rows without a bound over the smallest region."""
+        return int(np.count_nonzero(self.unbounded[0]))
+
+    def totals(self, region: int, rows: np.ndarray) -> tuple[float, float]:
+        """Σ c_i and Σ c̃_i of some rows over a region."""
+        return _total(self.c[region, 0], rows), _total(self.c[region, 1], rows)
+
+    def regions_worth(self, beyond: Callable[[float], float]) -> list[int]:
+        """Regions to use: unbounded rows that are added cost less than passes over all rows.
+
+        Those happen outside of the last region, with the probability `beyond` its radius.
+        """
+        counts, n_rows = self.unbounded.sum(axis=1), self.unbounded.shape[1]
+        served = [0]
+        for k in range(1, len(self.radii)):
+            if counts[k] - counts[served[-1]] <= n_rows * beyond(self.radii[served[-1]]):
+                served.append(k)
+        return served
+
+
 class _Trial:
     """A few rows of a term, on which regions and numbers of interval pieces are tried."""
 
@@ -549,16 +626,21 @@ class _Trial:
         # For nonlinear mixtures cuts tighten the joint bound only, so it alone decides on them.
         mixed = is_nonlinear_mixture(function) and use_joint_bound(function, owner.order)
         self._cut_by_parts = not mixed
-        self._totals: dict[tuple[float, tuple[int, ...], bool], float] = {}
+        self._totals: dict[tuple[float, tuple[int, ...], bool, bool], float] = {}
+        #: Whether a few unbounded rows count as rows that every update evaluates.
+        self.reads_unbounded = False
 
     def total(self, radius: float, pieces: tuple[int, ...], *, by_parts: bool = True) -> float:
         """Estimate of Σc_i over all rows."""
-        key = (radius, pieces, by_parts)
+        key = (radius, pieces, by_parts, self.reads_unbounded)
         if key not in self._totals:
             along, together = self._owner.bounds(
                 self._function, self._data, self._place, radius, pieces, by_parts=by_parts
             )
             best = np.broadcast_to(np.fmin(along, together), self._data.rows.shape)
+            if self.reads_unbounded and np.isinf(best).mean() <= MOST_UNBOUNDED:
+                most = costs.INCLUDED_OBSERVATION / costs.OBSERVATION
+                best = np.minimum(best, most / self._owner.typical_move_size)
             self._totals[key] = float(best.mean()) * self._function.n_rows
         return self._totals[key]
 

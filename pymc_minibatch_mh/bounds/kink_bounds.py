@@ -48,8 +48,10 @@ class Beyond:
     def c(self) -> Array:
         """Part of c_i that is due to the kink."""
         near = np.clip(1.0 - self.distance / max(self.radius, 1e-300), 0.0, 1.0)
+        # A slope may be infinite beyond a kink that a row does not meet.
+        steep = np.where(near > 0.0, self.steep, 0.0)
         jumps = np.where(near > 0.0, self.jump + self.steep, 0.0)
-        return np.where(self.jump > 0.0, jumps, self.steep * near) * (1.0 + RELATIVE)
+        return np.where(self.jump > 0.0, jumps, steep * near) * (1.0 + RELATIVE)
 
 
 def bounds_across(

@@ -59,6 +59,7 @@ class PartTables:
     verified: ClassVar[bool] = True
     key: ClassVar[str] = "derived by parts"
     heavy: np.ndarray = field(default_factory=lambda: NO_ROWS)
+    unbounded = NO_ROWS
 
     @property
     def nbytes(self) -> int:

@@ -106,7 +106,8 @@ class Tables:
     `headers`, shape (T, 3), has radius, kind and Σc_i of every table, smallest radius first; `c`,
     shape (T, N), is float32. `looseness` is the smallest Σc_i relative to Σc_i for zero radius. If
     not `verified`, bounds come from the user, as does `metric`. Every update evaluates the rows
-    `heavy`. With `groups`, M is the maximum over groups. A whitened `copy` rejects candidates.
+    `heavy`, among them those without a bound, whose c_i is infinite. With `groups`, M is the
+    maximum over groups. A whitened `copy` rejects candidates.
     """
 
     headers: np.ndarray
@@ -178,6 +179,11 @@ class Tables:
         headers = self.headers.copy()
         headers[:, TOTAL] = [self._c_of_light(k).sum(dtype=np.float64) for k in range(len(self.c))]
         return headers
+
+    @cached_property
+    def unbounded(self) -> np.ndarray:
+        """Rows without a bound, sorted."""
+        return np.flatnonzero(~np.isfinite(self.c).all(axis=0))
 
     def reading_always(self, heavy: np.ndarray) -> Self:
         """The same bounds with other influential rows, which every update evaluates."""

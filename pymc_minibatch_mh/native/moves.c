@@ -210,6 +210,9 @@ double mh_size_of_move(const mh_products *products, int64_t order, int64_t kind)
 double mh_ratio_to_bound(double difference, double scale, double bound, double inverse_temperature)
 {
     const double excess = inverse_temperature * (fabs(difference) - ULPS * scale);
+    /* A row without a bound is evaluated in every update, so no change is too large. */
+    if (bound == INFINITY)
+        return 0.0;
     /* A NaN change violates every bound: test for it, because comparisons with NaN are false. */
     if (isnan(excess))
         return INFINITY;

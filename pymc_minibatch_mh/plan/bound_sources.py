@@ -161,4 +161,4 @@ def with_heavy_rows(target: Target, reference: Reference, tables: Tables) -> Tab
     if target.covariance is not None:
         return tables
     heavy = heavy_rows(tables, seeded_moves(target, reference, tables))
-    return tables.reading_always(heavy) if heavy.size else tables
+    return tables.reading_always(np.union1d(tables.heavy, heavy)) if heavy.size else tables

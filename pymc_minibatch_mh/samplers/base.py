@@ -141,6 +141,8 @@ class Sampler[P: Plan](ABC):
                 arrays = arrays._replace(unread=unread)
         if plan.heavy is not None and not by_bounds:
             arrays = arrays._replace(heavy=plan.heavy)
+        elif tables is not None and not by_bounds:
+            arrays = arrays._replace(heavy=tables.unbounded)
         return Likelihood(plan.target.space, plan.reference, arrays)
 
     def features(self, plan: P) -> set[Feature]:

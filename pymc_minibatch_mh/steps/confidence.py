@@ -78,10 +78,12 @@ class ConfidenceMethod(Method):
         return Requirements(bounds=DerivedBounds(), in_memory=True)
 
     def record(self, plan: Plan) -> ConfidenceTest:
-        """Settings with the largest bound of each table."""
+        """Settings with the largest bound of each table, of rows that have one."""
         if not isinstance(plan.tables, Tables):
             return self.settings
-        return self.settings._replace(largest=plan.tables.c.max(axis=1).astype(np.float64))
+        c = plan.tables.c
+        largest = c.max(axis=1, where=np.isfinite(c), initial=0.0)
+        return self.settings._replace(largest=largest.astype(np.float64))
 
 
 @dataclass(frozen=True, kw_only=True)

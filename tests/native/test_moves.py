@@ -233,6 +233,11 @@ def test_a_change_without_a_bound_exceeds_every_bound(difference, bound):
     assert ratio_to_bound(difference, 1.0, bound, 1.0) == np.inf
 
 
+@pytest.mark.parametrize("difference", [np.nan, np.inf, 0.1])
+def test_no_change_exceeds_an_infinite_bound(difference):
+    assert ratio_to_bound(difference, 1.0, np.inf, 1.0) == 0.0
+
+
 def test_rounding_errors_are_taken_off_before_a_change_is_held_against_its_bound():
     assert ratio_to_bound(1.0 + ULPS * 8.0, 8.0, 0.5, 1.0) == pytest.approx(2.0, abs=1e-15)
     assert ratio_to_bound(-ULPS * 8.0, 8.0, 0.0, 1.0) == 0.0
