@@ -290,6 +290,8 @@ class BoundsPass(RowPass):
     def _over_regions(self) -> "_Bounded":
         trials, radii, plans = self._plan_regions()
         self._copy = self._worthwhile_copy(trials)
+        if self._groups is not None and all(_has_one_predictor(f) for f in self._functions):
+            self._groups = self._groups.with_rows(self._n_rows, self.order)
         return self._bounds_over(trials, radii, plans)
 
     def _bounds_over(
@@ -418,6 +420,14 @@ class BoundsPass(RowPass):
         pack = library.function("mh_pack_rows")
         pack(whitened, *whitened.shape, shared, len(shared), lines, copy.width)
 
+    def _label_rows(self, function: RowFunction, first: int, geometry: Geometry) -> None:
+        """Write groups of some rows of a term, from its row `first` on."""
+        assert self._groups is not None
+        pairs = zip(function.arguments, geometry.whitened, strict=True)
+        (whitened,) = (w for form, w in pairs if not form.is_global)
+        rows = slice(first, first + len(whitened))
+        self._groups.label_rows(rows, whitened, self._shared_directions())
+
     def _pack_kinks(
         self,
         function: RowFunction,
@@ -543,7 +553,10 @@ class BoundsPass(RowPass):
         The rows are also written to the whitened copy, if there is one, from its row `first` on.
         """
         function, copied = self._functions[k], self._copy.lines.shape[0] > 0
-        place = self.geometry(function, data, directions=copied)
+        labelled = self._groups is not None and self._groups.labels.size > 0
+        place = self.geometry(function, data, directions=copied or labelled)
+        if labelled:
+            self._label_rows(function, first, place)
         if copied:
             if self._across_kinks:
                 self._pack_kinks(function, first, place, data, radii)
@@ -650,6 +663,11 @@ class _Trial:
             return self.whole
         total = partial(self.total, radius, by_parts=self._cut_by_parts)
         return best_cuts(self._function, total, FEW_ROWS / self._owner.typical_move_size)
+
+
+def _has_one_predictor(function: RowFunction) -> bool:
+    """Whether rows have one predictor besides those that all rows share."""
+    return sum(not form.is_global for form in function.arguments) == 1
 
 
 def trial_rows(function: RowFunction) -> RowData:

@@ -6,7 +6,7 @@ Directions shared by all rows are stored once, others for each group; M is the m
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
 from pymc_minibatch_mh.structure.predictor_groups import MAX_DIRECTIONS, group_directions
 from pymc_minibatch_mh.structure.predictors import single_coordinate
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
+
+#: Relative length of a direction below which it consists of rounding errors; excess of shares of
+#: rows over their rounding errors in single precision, relative and absolute.
+DEPENDENT, ROUNDED, SMALLEST_SHARE = 1e-6, 1e-6, 1e-7
 
 
 class Groups(NamedTuple):
@@ -28,6 +32,11 @@ class Groups(NamedTuple):
     shared: Array
     own: Array
     each: int
+    #: Group of each row, shape (rows,), and a power of the lengths of its direction along shared
+    #: and own directions, shape (rows, 2); empty unless every row has one predictor of its own.
+    power: int = 0
+    labels: NDArray[np.int32] = np.empty(0, np.int32)
+    shares: NDArray[np.float32] = np.empty((0, 2), np.float32)
 
     @property
     def n_groups(self) -> int:
@@ -38,6 +47,31 @@ class Groups(NamedTuple):
     def size(self) -> int:
         """Maximum number of directions per row."""
         return len(self.shared) + self.each
+
+    def with_rows(self, n_rows: int, power: int) -> Self:
+        """The same directions, with room for labels and shares of rows."""
+        labels, shares = np.empty(n_rows, np.int32), np.empty((n_rows, 2), np.float32)
+        return self._replace(power=power, labels=labels, shares=shares)
+
+    def label_rows(self, rows: slice, whitened: Array, common: Array) -> None:
+        """Write labels and shares of rows by whitened gradients of their predictors, shape (n, d).
+
+        Rows also have the predictors of an orthonormal basis `common`, shape (k, d). Shares exceed
+        rounding errors.
+        """
+        apart = whitened - (whitened @ common.T) @ common
+        norms = np.linalg.norm(apart, axis=1)
+        along = np.linalg.norm(apart @ self.shared.T, axis=1)
+        products = (apart @ self.own.T).reshape(len(apart), self.n_groups, self.each)
+        squares = (products**2).sum(axis=2)
+        self.labels[rows] = np.argmax(squares, axis=1)
+        lengths = np.stack([along, np.sqrt(squares.max(axis=1))], axis=1)
+        # Rounding errors alone may be left of a predictor that all rows share.
+        independent = norms[:, None] > DEPENDENT * np.linalg.norm(whitened, axis=1, keepdims=True)
+        lengths = np.where(independent, lengths / np.maximum(norms, 1e-300)[:, None], 1.0)
+        if len(common):
+            lengths[:, 0] = 1.0
+        self.shares[rows] = lengths**self.power * (1.0 + ROUNDED) + SMALLEST_SHARE
 
 
 def groups_of(functions: Sequence[RowFunction], factor: Array) -> Groups | None:

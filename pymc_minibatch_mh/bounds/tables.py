@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -137,8 +138,57 @@ class Tables:
         return sum(array.nbytes for array in arrays)
 
     @cached_property
+    def _members(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows sorted by group, and the first of each group, then an end."""
+        assert self.groups is not None
+        labels = self.groups.labels
+        counts = np.bincount(labels, minlength=self.groups.n_groups)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        return np.argsort(labels, kind="stable").astype(np.int32), starts
+
+    @property
+    def _has_members(self) -> bool:
+        return self.groups is not None and self.groups.labels.size > 0
+
+    def _weights_of_groups(self, table: int) -> np.ndarray:
+        """Products of c_i and both shares of rows sorted by group, shape (2, N), float32."""
+        assert self.groups is not None
+        members = self._members[0]
+        return self._c_of_light(table)[members] * self.groups.shares[members].T
+
+    @cached_property
+    def _sums_of_groups(self) -> np.ndarray:
+        """Sums of these products in each group, and their roots, shape (T, groups, 4)."""
+        assert self.groups is not None
+        starts = self._members[1]
+        sums = np.zeros((len(self.c), len(starts) - 1, 2))
+        filled = np.flatnonzero(np.diff(starts))
+        for k in range(len(self.c)):
+            weights = self._weights_of_groups(k).astype(np.float64)
+            sums[k, filled] = np.add.reduceat(weights, starts[filled], axis=1).T
+        return np.concatenate([sums, sums ** (1.0 / self.groups.power)], axis=2)
+
+    def _alias_of_groups(self) -> tuple[np.ndarray, np.ndarray]:
+        """Two alias tables of each group, shapes (T, 2, N), whose aliases are rows."""
+        members, starts = self._members
+        thresholds = np.ones((len(self.c), 2, members.size))
+        aliases = np.zeros(thresholds.shape, dtype=np.int32)
+        for k in range(len(self.c)):
+            for part, weights in enumerate(self._weights_of_groups(k)):
+                for first, last in pairwise(starts):
+                    of_group = np.ascontiguousarray(weights[first:last])
+                    if of_group.any():
+                        entries = k, part, slice(first, last)
+                        pair = thresholds[entries], aliases[entries]
+                        function("mh_build_alias")(of_group.size, of_group, *pair)
+                        aliases[entries] = members[first + aliases[entries]]
+        return thresholds, aliases
+
+    @cached_property
     def alias(self) -> tuple[np.ndarray, np.ndarray]:
         """Alias tables that omit influential rows, shapes (T, N): float64 and int32."""
+        if self._has_members:
+            return self._alias_of_groups()
         thresholds = np.empty(self.c.shape)
         aliases = np.empty(self.c.shape, dtype=np.int32)
         for k in range(len(self.c)):
@@ -169,7 +219,21 @@ class Tables:
             along=self.along,
             intervals=self.intervals,
         )
-        return arrays if self.groups is None else arrays._replace(**self.groups._asdict())
+        if self.groups is None:
+            return arrays
+        arrays = arrays._replace(
+            shared=self.groups.shared, own=self.groups.own, each=self.groups.each
+        )
+        if not self._has_members:
+            return arrays
+        members, starts = self._members
+        return arrays._replace(
+            labels=self.groups.labels,
+            shares=self.groups.shares,
+            members=members,
+            starts=starts,
+            sums=self._sums_of_groups,
+        )
 
     @cached_property
     def heads_of_drawn(self) -> np.ndarray:

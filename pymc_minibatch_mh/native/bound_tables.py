@@ -61,6 +61,13 @@ class BoundTables(NamedTuple):
     shared: np.ndarray = NO_DIRECTIONS
     own: np.ndarray = NO_DIRECTIONS
     each: int = 1
+    #: Group of each row, shares of its bound by shared and own directions, and rows by group: see
+    #: group_rates.c, which also explains `sums`, shape (T, groups, 4).
+    labels: np.ndarray | None = None
+    shares: np.ndarray | None = None
+    members: np.ndarray | None = None
+    starts: np.ndarray | None = None
+    sums: np.ndarray | None = None
     #: Unit vector along which tables have `intervals`, shape (T, 2); radii are those of the rest.
     along: np.ndarray | None = None
     intervals: np.ndarray | None = None
@@ -71,7 +78,8 @@ class BoundTables(NamedTuple):
     @property
     def tables(self) -> list[Table]:
         """List of the tables, as one record each."""
-        arrays = self.c, self.thresholds, self.aliases
+        sums = () if self.sums is None else self.sums
+        arrays = self.c, self.thresholds, self.aliases, sums
         ends = [EVERYWHERE] * len(self.headers) if self.intervals is None else self.intervals
         return [
             Table(radius, *ends[k], int(kind), total, *(x[k] if len(x) else None for x in arrays))
@@ -81,7 +89,7 @@ class BoundTables(NamedTuple):
     @property
     def n_drawn(self) -> int:
         """Number of entries in the alias tables."""
-        return self.thresholds.shape[1]
+        return self.thresholds.shape[-1]
 
     @property
     def n_groups(self) -> int:

@@ -169,6 +169,16 @@ double mh_own_share(const mh_copy *copy, const mh_ends *ends, int64_t row);
 double mh_share_of_ends(const mh_copy *copy, const mh_ends *ends, int64_t row);
 /* Draw n candidates from a table; write the kept ones to `rows`, and return their number. */
 int64_t mh_keep_candidates(const mh_copy *copy, const mh_ends *ends, const mh_table *table, int64_t n_drawn, const mh_generator *rng, int64_t n, int64_t *rows);
+/* The same by groups, whose rates are in units of c_i: `ends` then has kappa for kappa over M. */
+int64_t mh_keep_of_groups(const mh_copy *copy, const mh_ends *ends, const mh_group_rates *rates, const mh_generator *rng, int64_t n, int64_t *rows);
+
+/* ---- group_rates.c ---- */
+/* Find rates of candidates of all groups in a move; their total is infinite if a group has no table. */
+mh_status mh_find_group_rates(const mh_bounds *bounds, const mh_reference *reference, const mh_move *move, mh_group_rates *out, mh_arena *scratch);
+/* Draw n <= MH_AHEAD candidates at these rates, each with its rate over c_i and a uniform number. */
+void mh_draw_of_groups(const mh_group_rates *rates, const mh_generator *rng, int64_t n, int64_t *rows, double *sizes, double *chances);
+const mh_table *mh_table_of_row(const mh_group_rates *rates, int64_t row);
+double mh_size_in_group(const mh_group_rates *rates, int64_t row); /* rate of a row over its c_i */
 
 /* ---- run.c, elements.c ---- */
 /* Make draws of `updates` updates each. Positions are written to `draws`, (n_draws, d), statistics

@@ -226,6 +226,9 @@ typedef struct mh_table {
     const float *c; /* (n_rows,) */
     const double *thresholds; /* alias table to draw rows in proportion to the c_i, (n_drawn,) */
     const int32_t *aliases;
+    /* By groups: sums of c_i times either share over a group's rows, and their roots, (n_groups, 4).
+     * There are then two alias tables of each group, (2, n_drawn), whose aliases are rows. */
+    const double *sums;
 } mh_table;
 
 /* Size M of a proposal by a user's metric, in units of the user's bounds. */
@@ -265,6 +268,12 @@ typedef struct mh_bounds { /* bounds on rows, influential rows, and directions o
     const double *shared; /* directions that all rows may depend on, if others belong to groups */
     int64_t n_groups, each;
     const double *own; /* `each` further directions of every group, (n_groups * each, d) */
+    /* Group of each row, (n_drawn,), if candidates are drawn by groups; shares of its c_i due to shared
+     * and to own directions, (n_drawn, 2); rows by group, (n_drawn,), and their starts, (n_groups + 1,). */
+    const int32_t *labels;
+    const float *shares;
+    const int32_t *members;
+    const int64_t *starts;
     /* Unit vector along which tables have intervals, (d,), or NULL: radii are then those of the rest. */
     const double *along;
     mh_supply supply;
@@ -369,6 +378,15 @@ typedef struct mh_ends {
     const mh_table *table; /* table of the proposal and its number, for rows with kinks */
     int64_t number;
 } mh_ends;
+
+/* Rates of candidates by groups of rows: table of each group, -1 where none holds, (n_groups,); rate of
+ * a row per unit of c_i times either share, (n_groups, 2); running sums of the groups' rates. */
+typedef struct mh_group_rates {
+    const mh_bounds *bounds;
+    int64_t *tables, widest; /* widest: the table of the largest region */
+    double *units, *running; /* running: (n_groups,) */
+    double total;
+} mh_group_rates;
 
 /* Coefficients of the linear predictors of n rows of a term; `picked` has the entries of a vector
  * at the fixed coordinates, (n_fixed,). */

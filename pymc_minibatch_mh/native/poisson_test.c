@@ -27,15 +27,22 @@
 static const int64_t MOST_READ = 65536;
 static const double MOST_RATE = 1e15;
 
-/* A proposal to accept or reject: its bounds table, M, C M, and vectors for the whitened copy. */
+/* A proposal to accept or reject: its bounds table, M, C M, and vectors for the whitened copy. If rows
+ * have groups with rates of their own, these replace c_i M, and C M is their total. */
 typedef struct poisson_pair {
     const mh_poisson_test *test;
     mh_chain *chain;
     mh_counts *counts;
     const mh_table *table;
     double m, size;
+    mh_group_rates rates;
     mh_ends ends;
 } poisson_pair;
+
+static int by_groups(const poisson_pair *pair)
+{
+    return pair->chain->posterior.bounds.labels != NULL;
+}
 
 /* Write a row's probability of being kept, and its addition to the log ratio then. One quotient,
  * odd in `change`, gives both: its rounding moves the target by an ulp and keeps reversibility. */
@@ -67,6 +74,12 @@ void mh_thin(double change, double bound, double size, const mh_poisson_test *te
         *added = log1p(back) - log1p(there);
 }
 
+/* Factor kappa of thinning bounds, for their temperature. */
+static double factor_of_ceilings(const poisson_pair *pair)
+{
+    return pair->test->ceiling_factor * pair->chain->posterior.reference.relative;
+}
+
 /* Thin an evaluated row; return its addition to the log ratio. A change beyond its bound is clipped
  * on both sides alike; the counts record the row with the largest ratio. */
 static double thin_read(const poisson_pair *pair, int64_t row, double difference, double scale)
@@ -75,9 +88,14 @@ static double thin_read(const poisson_pair *pair, int64_t row, double difference
     const double beta = pair->chain->posterior.reference.inverse_temperature;
     const double raised = pair->test->ceiling_factor;
     const int64_t number = mh_number_of(&bounds->supply, row);
-    double bound = (double)pair->table->c[row] * pair->m;
-    if (bounds->copy.n_lines > 0)
-        bound *= mh_own_share(&bounds->copy, &pair->ends, number);
+    const double m = by_groups(pair) ? mh_size_in_group(&pair->rates, row) : pair->m;
+    const mh_table *table = by_groups(pair) ? mh_table_of_row(&pair->rates, row) : pair->table;
+    double bound = (double)table->c[row] * m;
+    if (bounds->copy.n_lines > 0) {
+        mh_ends ends = pair->ends;
+        ends.raised = factor_of_ceilings(pair) / m;
+        bound *= mh_own_share(&bounds->copy, &ends, number);
+    }
     const double ratio =
         mh_hold_against_bound(number, difference, scale, bound, beta, pair->counts);
     /* Scale the statistics as if kappa were 1. */
@@ -106,15 +124,31 @@ static mh_status add_drawn(const poisson_pair *pair, const int64_t *drawn, int64
     return MH_OK;
 }
 
+/* Draw n rows at the rates of groups, in batches. */
+static mh_status draw_of_groups(const poisson_pair *pair, int64_t n, int64_t *rows)
+{
+    double sizes[MH_AHEAD], chances[MH_AHEAD];
+    for (int64_t first = 0; first < n; first += MH_AHEAD)
+        mh_draw_of_groups(&pair->rates, &pair->chain->generator, mh_min(MH_AHEAD, n - first),
+                          rows + first, sizes, chances);
+    return MH_OK;
+}
+
 /* Draw n rows, or n candidates to thin by the copy; `kept` is the number of rows to evaluate. */
 static mh_status draw_some(const poisson_pair *pair, int64_t n, int64_t *rows, int64_t *kept)
 {
     const mh_bounds *bounds = &pair->chain->posterior.bounds;
     const mh_generator *rng = &pair->chain->generator;
     *kept = n;
+    if (bounds->copy.n_lines == 0 && by_groups(pair))
+        return draw_of_groups(pair, n, rows);
     if (bounds->copy.n_lines == 0)
         return mh_draw_rows(rng, bounds, pair->table - bounds->tables, n, rows);
     pair->counts->n_candidates += (double)n;
+    if (by_groups(pair)) {
+        *kept = mh_keep_of_groups(&bounds->copy, &pair->ends, &pair->rates, rng, n, rows);
+        return MH_OK;
+    }
     *kept = mh_keep_candidates(&bounds->copy, &pair->ends, pair->table, bounds->n_drawn, rng, n,
                                rows);
     return mh_fetch_rows(&bounds->supply, *kept, rows);
@@ -204,6 +238,17 @@ static mh_status find_table(poisson_pair *pair)
 {
     const mh_posterior *posterior = &pair->chain->posterior;
     int64_t table;
+    if (by_groups(pair)) {
+        MH_TRY(mh_find_group_rates(&posterior->bounds, &posterior->reference, &pair->chain->move,
+                                   &pair->rates, pair->chain->scratch));
+        if (!(pair->rates.total < INFINITY))
+            return MH_OK;
+        /* Elsewhere the bounds of rows are on average c_i M of the widest table. */
+        pair->table = posterior->bounds.tables + pair->rates.widest;
+        pair->size = pair->rates.total;
+        pair->m = pair->size / pair->table->total;
+        return MH_OK;
+    }
     MH_TRY(mh_smallest_table(&posterior->bounds, &posterior->reference, &pair->chain->move, &table,
                              &pair->m, pair->chain->scratch));
     if (table < 0)
@@ -230,7 +275,7 @@ static mh_status read_rows(poisson_pair *pair, double *product, int64_t *count)
     if (!(expected + (double)bounds->n_heavy <= mh_smaller(test->max_rate, MOST_RATE)))
         return read_whole(pair, informs, product, count);
     if (bounds->copy.n_lines > 0) {
-        const double raised = test->ceiling_factor * posterior->reference.relative / pair->m;
+        const double raised = factor_of_ceilings(pair) / (by_groups(pair) ? 1.0 : pair->m);
         MH_TRY(mh_ends_of_move(&bounds->copy, &pair->chain->move, posterior->reference.order,
                                posterior->reference.size, raised, &pair->ends,
                                pair->chain->scratch));

@@ -252,10 +252,9 @@ static double share_at_kink(const mh_copy *copy, const mh_ends *ends, int64_t ro
     return ends->raised * (rest * m + own) * ROUNDING / c;
 }
 
-double mh_own_share(const mh_copy *copy, const mh_ends *ends, int64_t row)
+/* Share of a row without a limit; NaN or infinite where it overflows. */
+static double unlimited_share(const mh_copy *copy, const mh_ends *ends, int64_t row)
 {
-    if (copy->kinked)
-        return mh_smaller(share_at_kink(copy, ends, row), 1.0);
     double x = ends->along[0], x_new = ends->along[1], step = ends->along[2], sharp = INFINITY;
     for (int64_t k = 0; k < copy->own; k++) {
         const products by = products_of(copy, ends, row, k);
@@ -270,7 +269,14 @@ double mh_own_share(const mh_copy *copy, const mh_ends *ends, int64_t row)
         }
     }
     const double size = size_of_ends(sqrt(x), sqrt(x_new), sqrt(step), ends->order);
-    const double share = ends->raised * (mh_smaller(size, sharp) * ROUNDING);
+    return ends->raised * (mh_smaller(size, sharp) * ROUNDING);
+}
+
+double mh_own_share(const mh_copy *copy, const mh_ends *ends, int64_t row)
+{
+    if (copy->kinked)
+        return mh_smaller(share_at_kink(copy, ends, row), 1.0);
+    const double share = unlimited_share(copy, ends, row);
     /* If the share overflows, return 1, which keeps the row. */
     return share < 1.0 ? share : 1.0;
 }
@@ -332,6 +338,17 @@ static int64_t drop_by_ends(const mh_copy *copy, const mh_ends *ends, int64_t n,
     return left;
 }
 
+/* Reject candidates by the quick bound where there is one; prefetch packed rows elsewhere. */
+static int64_t drop_quickly(const mh_copy *copy, const mh_ends *ends, int64_t n, int64_t *drawn,
+                            double *chances)
+{
+    if (sees_one_direction(copy, ends))
+        return drop_by_ends(copy, ends, n, drawn, chances);
+    for (int64_t k = 0; k < n; k++)
+        mh_prefetch_line(copy->lines + drawn[k] * copy->width, copy->width);
+    return n;
+}
+
 /* Draw n candidates, in batches; prefetch their packed rows and thin them. Write the kept rows. */
 int64_t mh_keep_candidates(const mh_copy *copy, const mh_ends *ends, const mh_table *table,
                            int64_t n_drawn, const mh_generator *rng, int64_t n, int64_t *rows)
@@ -341,13 +358,28 @@ int64_t mh_keep_candidates(const mh_copy *copy, const mh_ends *ends, const mh_ta
     for (int64_t first = 0; first < n; first += MH_AHEAD) {
         int64_t count = mh_min(MH_AHEAD, n - first);
         draw_candidates(table, n_drawn, rng, count, drawn, chances);
-        if (sees_one_direction(copy, ends))
-            count = drop_by_ends(copy, ends, count, drawn, chances);
-        else
-            for (int64_t k = 0; k < count; k++)
-                mh_prefetch_line(copy->lines + drawn[k] * copy->width, copy->width);
+        count = drop_quickly(copy, ends, count, drawn, chances);
         for (int64_t k = 0; k < count; k++)
             if (chances[k] < mh_own_share(copy, ends, drawn[k]))
+                rows[kept++] = drawn[k];
+    }
+    return kept;
+}
+
+int64_t mh_keep_of_groups(const mh_copy *copy, const mh_ends *ends, const mh_group_rates *rates,
+                          const mh_generator *rng, int64_t n, int64_t *rows)
+{
+    int64_t drawn[MH_AHEAD], kept = 0;
+    double chances[MH_AHEAD], sizes[MH_AHEAD];
+    for (int64_t first = 0; first < n; first += MH_AHEAD) {
+        int64_t count = mh_min(MH_AHEAD, n - first);
+        mh_draw_of_groups(rates, rng, count, drawn, sizes, chances);
+        /* Thinning bounds are compared with uniform numbers below a candidate's rate. */
+        for (int64_t k = 0; k < count; k++)
+            chances[k] *= sizes[k];
+        count = drop_quickly(copy, ends, count, drawn, chances);
+        for (int64_t k = 0; k < count; k++)
+            if (!(chances[k] >= unlimited_share(copy, ends, drawn[k])))
                 rows[kept++] = drawn[k];
     }
     return kept;

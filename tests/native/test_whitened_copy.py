@@ -135,7 +135,7 @@ def test_candidates_are_kept_in_proportion_to_their_ceilings():
     function("mh_build_alias")(n, c, thresholds, aliases)
     here, there = RNG.normal(size=(2, 35))
     ends = wide.Ends(copy, wide.move_of(here, there), 2, 4.0 / wide.size(here, there, 2))
-    table = Table(np.inf, *EVERYWHERE, SHARP, float(c.sum()), c, thresholds, aliases)
+    table = Table(np.inf, *EVERYWHERE, SHARP, float(c.sum()), c, thresholds, aliases, None)
     table = LaidOut("mh_table", table)
     generator = LaidOut("mh_generator", GeneratorRecord(np.random.default_rng(3)))
     rows = np.empty(400_000, np.int64)

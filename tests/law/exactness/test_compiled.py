@@ -5,7 +5,15 @@ from functools import cache, partial
 import numpy as np
 import pytest
 
-from law.exactness import confidence, firefly, kernels, poisson_levels, test_firefly, wide
+from law.exactness import (
+    confidence,
+    firefly,
+    group_rates,
+    kernels,
+    poisson_levels,
+    test_firefly,
+    wide,
+)
 from law.exactness import test_poisson_levels as in_levels
 from law.exactness.compiled import by_counts, by_looks, chance, grouped, matrix_by_counts
 from law.exactness.enumeration import transition_matrix
@@ -64,6 +72,11 @@ BY_BOUNDS = (
     | {f"firefly, q={q}": partial(bright_rows, q) for q in test_firefly.QS}
     | {f"confidence by {name}": partial(looks, name) for name in confidence.SETTINGS}
     | {f"wide, {name}": partial(wide.loop, name) for name in wide.RULES}
+    | {
+        f"{kind}, {name}": partial(group_rates.loop, name, with_copy=kind == "wide groups")
+        for name in group_rates.RULES
+        for kind in ("groups", "wide groups")
+    }
 )
 ON_BATCHES = (
     {name: partial(batches, name) for name in kernels.RULES}
