@@ -18,7 +18,7 @@ from pymc_minibatch_mh.compiled.group_rows import GroupRows, Nodes
 from pymc_minibatch_mh.compiled.integrated_model import IntegratedModel
 from pymc_minibatch_mh.reference.density import Density, quadratic_of
 from pymc_minibatch_mh.reference.full_data import Derivatives, on_all_cores
-from pymc_minibatch_mh.reference.mode import LOOSE_TOLERANCE, Mode, whitening_factors
+from pymc_minibatch_mh.reference.mode import LOOSE_TOLERANCE, whitening_factors
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 from pymc_minibatch_mh.structure.small_groups import EffectLaw, SmallGroups
@@ -301,23 +301,32 @@ def with_placed_nodes(
     if np.isfinite(few.log_likelihood(position)):
         few, moments = placed_at(few, position, moments)
     position = few.mode(position, rng, LOOSE_TOLERANCE).position
-    position, few, moments = _climb(few, position, moments)
+    position, few, moments, precision = _climb(few, position, moments)
     if few.source.n_rows < target.source.n_rows:
-        position, target, moments = _climb(target, position, first_moments(groups))
+        position, target, moments, precision = _climb(target, position, first_moments(groups))
     else:
         target = target.at_nodes(few.group_rows.nodes)
-    mode = target.mode(position, rng, LOOSE_TOLERANCE)
-    points = _ErrorPoints.near(mode, target, rng)
-    movements = _movements(target, moments, mode)
+    factor = _factor_at(target, position, precision, rng)
+    points = _ErrorPoints.near(position, factor, target, rng)
+    movements = _movements(target, moments, position, factor)
     errors = _NodeErrors(target, moments, points, movements)
     nodes, choice = _choose_nodes(target, moments, errors, movements, spare)
-    return target.at_nodes(nodes), mode.position, choice
+    return target.at_nodes(nodes), position, choice
+
+
+def _factor_at(
+    target: GroupTarget, position: np.ndarray, precision: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Factor of the covariance at a mode; of a mode nearby if the precision there is none."""
+    if np.linalg.eigvalsh(precision)[0] <= 0.0:
+        precision = target.mode(position, rng, LOOSE_TOLERANCE).precision
+    return whitening_factors(precision)[1]
 
 
 def _climb(
     target: GroupTarget, position: np.ndarray, moments: EffectMoments
-) -> tuple[np.ndarray, GroupTarget, EffectMoments]:
-    """Newton steps to the mode, and nodes there with their moments.
+) -> tuple[np.ndarray, GroupTarget, EffectMoments, np.ndarray]:
+    """Newton steps to the mode, nodes there with their moments, and the precision.
 
     The derivatives at nodes that are placed at a position are exact, but further away than the
     width of narrow effects values are not: nodes are placed anew after each step.
@@ -340,7 +349,7 @@ def _climb(
             step = 0.5 * step
         else:
             break
-    return position, target, moments
+    return position, target, moments, -density.hessian
 
 
 def _density_at(target: GroupTarget, position: np.ndarray) -> Derivatives:
@@ -358,16 +367,17 @@ class _ErrorPoints(NamedTuple):
     weights: np.ndarray
 
     @classmethod
-    def near(cls, mode: Mode, target: GroupTarget, rng: np.random.Generator) -> Self:
-        """Positions of the normal approximation at a mode."""
-        x, weights = hermegauss(ERROR_POINTS)
-        factor, positions = whitening_factors(mode.precision)[1], []
+    def near(
+        cls, mode: np.ndarray, factor: np.ndarray, target: GroupTarget, rng: np.random.Generator
+    ) -> Self:
+        """Positions of the normal approximation at a mode, by a factor of its covariance."""
+        (x, weights), positions = hermegauss(ERROR_POINTS), []
         for scale in target.compiled.layout.scales:
             line = factor[scale.coordinate]
             line = line / np.linalg.norm(line)
             w = rng.standard_normal((ERROR_POINTS, line.size))
             w += np.outer(x - w @ line, line)
-            positions.append(target.factorization.in_support(mode.position + w @ factor.T))
+            positions.append(target.factorization.in_support(mode + w @ factor.T))
         return cls(np.array(positions), weights / weights.sum())
 
     def sd_of(self, numbers: np.ndarray) -> float:
@@ -376,18 +386,20 @@ class _ErrorPoints(NamedTuple):
         return float(max(np.sqrt(self.weights @ (x - self.weights @ x) ** 2) for x in numbers))
 
 
-def _movements(target: GroupTarget, moments: EffectMoments, mode: Mode) -> np.ndarray:
+def _movements(
+    target: GroupTarget, moments: EffectMoments, mode: np.ndarray, factor: np.ndarray
+) -> np.ndarray:
     """Standard deviations over the posterior of the means of effects z, shape (groups,).
 
     Rows determine α = μ + τ z of a narrow effect, so z moves with μ and τ.
     """
-    layout, factor = target.compiled.layout, whitening_factors(mode.precision)[1]
+    layout = target.compiled.layout
     if moments.mean.shape[1] > 1 or len(layout.scales) != 1:
         return np.zeros(len(moments.mean))
     (scale,) = layout.scales
     turns = layout.location @ factor + scale.spread * moments.mean * factor[scale.coordinate]
     informed = np.maximum(1.0 - moments.factor[:, 0, 0] ** 2, 0.0)
-    return informed * np.linalg.norm(turns, axis=1) / scale.value_at(mode.position)
+    return informed * np.linalg.norm(turns, axis=1) / scale.value_at(mode)
 
 
 class _NodeErrors:
