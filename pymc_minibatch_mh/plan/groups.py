@@ -256,7 +256,9 @@ def _at_nodes(
     A few groups whose effects no nodes fit keep them as parameters.
     """
     marginal = _group_target(target, groups, first_nodes(groups), [1] * len(groups.scales))
-    spare = min(FEW, SHARE_OF_FEW * groups.n_groups, groups.room)
+    # Each takes a coordinate, or more with several effects: those cost more than their nodes.
+    is_first = not groups.large.size and len(groups.effects) == 1
+    spare = min(FEW, SHARE_OF_FEW * groups.n_groups, groups.room) if is_first else 0
     try:
         return with_placed_nodes(marginal, marginal.factorization.ravel(start), rng, int(spare))
     except NarrowEffectsError as error:

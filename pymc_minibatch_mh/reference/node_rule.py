@@ -34,9 +34,9 @@ STRETCHED, WIDENED, REACH = 31, 1.4, 0.55
 #: there are no nodes; number of positions for it; number of groups that propose a number; maximum
 #: number that decide.
 MAX_ERROR, MAX_LAST_ERROR, ERROR_POINTS = {1: 1e-6, 2: 1e-3}, 0.01, 5
-#: Number of nodes in each direction by q that all groups have rather than a few groups' effects
-#: becoming parameters; share of the last error without the worst groups.
-MANY, ENOUGH = {1: 21, 2: 10}, 0.1
+#: Number of nodes that all groups have rather than that the effects of a few become parameters;
+#: share of the last error without the worst groups.
+MANY, ENOUGH = 21, 0.1
 SOME_GROUPS, ERROR_GROUPS = 1_000, 5_000
 #: Maximum number of groups in the first search for the mode.
 SEARCH_GROUPS = 2_000
@@ -456,7 +456,8 @@ def _choose_nodes(
     every, q = max(1, errors.numbers.size // SOME_GROUPS), moments.mean.shape[1]
     rules = ((n, errors.moments.wide_nodes(law, n, errors.movements)) for n in COUNTS[q])
     good = (n for n, nodes in rules if errors.sd(nodes, every) < MAX_ERROR[q])
-    first = min(next(good, COUNTS[q][-1]), MANY[q])
+    first = next(good, COUNTS[q][-1])
+    first = min(first, MANY) if spare else first
     for count in COUNTS[q][COUNTS[q].index(first) :]:
         placed = rows.at_nodes(moments.wide_nodes(law, count, movements))
         nodes = _without_light_nodes(placed, errors.points, ~moments.moves_much(movements))
@@ -466,7 +467,7 @@ def _choose_nodes(
         if choice.error < MAX_ERROR[q]:
             return nodes, choice
         at_errors = nodes.some(errors.numbers), aliasing
-        if count == MANY[q]:
+        if spare and count == MANY:
             few = errors.worst(*at_errors, MAX_ERROR[q])
             if few.size <= spare:
                 raise NarrowEffectsError("a few groups alone need more nodes", few)
