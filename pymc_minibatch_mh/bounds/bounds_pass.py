@@ -158,6 +158,9 @@ def _operations_on_parameters(root: Expr) -> list[Apply]:
 #: Probabilities of a normal posterior outside each nested trust region: `TAILS` without groups of
 #: rows; `TAILS_OF_GROUPS` with groups, because some group of many is often far out.
 TAILS, TAILS_OF_GROUPS = (1e-2, 1e-6, 1e-12), (1e-1, 1e-6, 1e-12)
+#: Probability of a normal posterior outside the smallest region of a single group, if each group
+#: has a region of its own.
+TAIL_OF_A_GROUP = 0.1
 #: Maximum number of regions: one per tail, and the whole space.
 MAX_TABLES = len(TAILS) + 1
 #: Number of rows per chunk; number of trial rows for the choice of regions and interval pieces.
@@ -290,7 +293,7 @@ class BoundsPass(RowPass):
     def _over_regions(self) -> "_Bounded":
         trials, radii, plans = self._plan_regions()
         self._copy = self._worthwhile_copy(trials)
-        if self._groups is not None and all(_has_one_predictor(f) for f in self._functions):
+        if self._groups is not None and self._draws_by_groups:
             self._groups = self._groups.with_rows(self._n_rows, self.order)
         return self._bounds_over(trials, radii, plans)
 
@@ -346,9 +349,14 @@ class BoundsPass(RowPass):
         """Size M of a typical proposal."""
         if self._across_kinks:
             return max(1.0, 2.0 * self.size**0.5)
-        if self._groups is None:
-            return (2.0 * self.size**1.5) / 6.0
-        return 2.0 * self._normal_radius(0.5) ** 3 / 6.0
+        groups = self._groups
+        length = self.size**0.5 if groups is None else self._normal_radius(0.5)
+        return 2.0 * length**4 / 24.0 if self.order == 4 else 2.0 * length**3 / 6.0
+
+    @property
+    def _draws_by_groups(self) -> bool:
+        """Whether each group of rows has a region and rates of its own."""
+        return self._groups is not None and all(_has_one_predictor(f) for f in self._functions)
 
     @property
     def _tail_probabilities(self) -> Sequence[float]:
@@ -528,6 +536,9 @@ class BoundsPass(RowPass):
 
     def _region_radii(self, trials: Sequence["_Trial"]) -> list[float]:
         nested = [self._normal_radius(tail) for tail in self._tail_probabilities]
+        if self._draws_by_groups:
+            assert self._groups is not None
+            nested.insert(0, float(np.sqrt(chdtri(self._groups.size, TAIL_OF_A_GROUP))))
         totals = {r: sum(t.total(r, t.whole) for t in trials) for r in [*nested, np.inf]}
         # A table of infinite radius avoids all full-data evaluations.
         kept = [np.inf] if np.isfinite(totals[np.inf]) else []

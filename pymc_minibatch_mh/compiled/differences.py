@@ -177,7 +177,7 @@ class PlainArithmetic:
 
     def __init__(self, exprs: ExprGraph) -> None:
         self._exprs = exprs
-        self.half = exprs.constant(0.5)
+        self.half, self.part = exprs.constant(0.5), exprs.constant(1.0 / 24.0)
 
     def add(self, *terms: Expr) -> Expr:
         """Sum of expressions."""
@@ -356,7 +356,7 @@ def remainder_difference(function: RowFunction, order: int) -> tuple[Expr, Expr]
     """Change r(u') - r(u) of f minus its Taylor polynomial around û, and its rounding error.
 
     Both are functions of 3m arguments: û, u - û and u' - û, m of each. The polynomial has an order
-    of 0 to 2.
+    of 0 to 2, or 3 of one argument.
     """
     exprs, m = function.exprs, len(function.arguments)
     plain, slopes = PlainArithmetic(exprs), PartialDerivatives(exprs)
@@ -392,10 +392,14 @@ def _moved_argument(
 
 
 def _product_change(plain: PlainArithmetic, moves: Sequence[_MovedArgument]) -> Expr:
-    """Change of u_a, u_a²/2 or u_a u_b in a proposal, where u is relative to û."""
+    """Change of u_a, u_a²/2, u_a u_b or u_a³/6 in a proposal, where u is relative to û."""
     (one, middle), *others = moves
     if not others:
         return one.step
+    if len(others) == 2:
+        square, slope = plain.multiply(middle, middle), plain.multiply(one.step, one.step)
+        bent = plain.add(plain.multiply(plain.half, square), plain.multiply(plain.part, slope))
+        return plain.multiply(one.step, bent)
     ((other, other_middle),) = others
     change = plain.multiply(one.step, other_middle)
     return change if one is other else plain.add(change, plain.multiply(other.step, middle))

@@ -84,6 +84,9 @@ mh_status mh_derivatives_of_rows(const mh_rows *rows, const double *position, co
 /* Add half of the third derivatives, contracted with L L^T in two indices, to `out`, (d,). */
 mh_status mh_skewness_of_rows(const mh_rows *rows, const double *position, const double *factor, const int64_t *numbers, const int64_t *ends, double *out, mh_arena *scratch);
 
+/* Add third derivatives in coordinates a <= b <= c to `out`, (d, d, d); one linear predictor a row. */
+mh_status mh_thirds_of_rows(const mh_rows *rows, const double *position, const int64_t *numbers, const int64_t *ends, double *out, mh_arena *scratch);
+
 /* ---- groups.c, group_nodes.c: groups as observations; coordinates w have theta = centre + factor w,
  *      factor (d, d) ---- */
 /* Write differences of remainders of n groups; `ends`, (3, d): centre, both positions relative to it. */
@@ -116,6 +119,7 @@ mh_status mh_draw_effects(const mh_groups *groups, const mh_effect_law *law, con
 mh_status mh_add_derivatives(const mh_rows *rows, const double *theta, const int64_t *drawn, int64_t n, int64_t wants_hessian, double *sums, double *hessian, mh_arena *scratch);
 mh_status mh_row_values(const mh_rows *rows, const double *theta, const int64_t *drawn, int64_t n, double *out, mh_arena *scratch);
 mh_status mh_add_skewness(const mh_rows *rows, const double *theta, const double *factor, const int64_t *drawn, int64_t n, double *out, mh_arena *scratch);
+mh_status mh_add_thirds(const mh_rows *rows, const double *theta, const int64_t *drawn, int64_t n, double *out, mh_arena *scratch);
 mh_status mh_skewness_of_prior(mh_log_prior prior, const int64_t *context, const double *theta, const double *factor, int64_t size, double *out, mh_arena *scratch);
 mh_status mh_differences_of(const mh_rows *rows, const double *position, const double *new_position, const double *centre, const int64_t *drawn, int64_t n, double *differences, double *scales, mh_arena *scratch);
 mh_status mh_moments_of_move(const mh_rows *rows, const double *position, const double *new_position, const double *centre, const int64_t *drawn, int64_t n, double *differences, mh_moments *moments, double *absolute, mh_arena *scratch);

@@ -73,9 +73,9 @@ static double rate_of_group(const double *sums, double lengths[PARTS][3], int64_
 static double find_rate(const mh_bounds *bounds, int64_t g, double lengths[PARTS][3], int64_t p,
                         int64_t *table, double *units)
 {
-    const double here = hypot(lengths[SHARED][HERE], lengths[OWN][HERE]);
-    const double there = hypot(lengths[SHARED][THERE], lengths[OWN][THERE]);
-    const double outer = mh_larger(here, there) * OUTSIDE;
+    const double here = mh_square(lengths[SHARED][HERE]) + mh_square(lengths[OWN][HERE]);
+    const double there = mh_square(lengths[SHARED][THERE]) + mh_square(lengths[OWN][THERE]);
+    const double outer = sqrt(mh_larger(here, there)) * OUTSIDE;
     double best = INFINITY, own[PARTS];
     *table = -1;
     for (int64_t k = 0; k < bounds->n_tables; k++) {

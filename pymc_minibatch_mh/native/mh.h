@@ -208,10 +208,15 @@ typedef struct mh_rows { /* all rows of a model: terms (linear predictors), grap
 
 /* Control variates: expansion around a centre; L also scales proposals. Fixed during a run. */
 typedef struct mh_reference {
-    int64_t size, first, order; /* d; first coordinate of this step; order 0, 1 or 2 */
+    int64_t size, first, order; /* d; first coordinate of this step; order 0 to 3 */
     double inverse_temperature, relative;         /* beta, and its ratio to the beta of the bounds */
     const double *centre, *factor, *whitener;     /* (d,); lower triangular L, its inverse, (d, d) */
     const double *gradient, *hessian;             /* of all rows at the centre, (d,) and (d, d) */
+    /* At order 3: coordinates a <= b, and c from the first to before the last, of third derivatives,
+     * (n_lines, 4); these, divided by the number of equal terms, one line after the other. */
+    int64_t n_lines;
+    const int64_t *lines;
+    const double *thirds;
 } mh_reference;
 
 /* Kinds of tables of bounds: see moves.c. */

@@ -108,7 +108,7 @@ static double direction_two(double w)
     return both * sqrt(both) / (q * THREE_ROOTS);
 }
 
-/* Upper bound of M at order 1 or 2, an integral from a to a', by a composite trapezoid rule. */
+/* Upper bound of M at orders 1 to 3, an integral from a to a', by a composite trapezoid rule. */
 static double path(const mh_products *dots, int64_t order, int64_t directional)
 {
     if (dots->step <= 0.0)
@@ -119,7 +119,9 @@ static double path(const mh_products *dots, int64_t order, int64_t directional)
         double square = (1.0 - t) * dots->here + t * dots->there - t * (1.0 - t) * dots->step;
         square = mh_larger(square, 0.0);
         double value = order == 1 ? sqrt(square) : 0.5 * square;
-        if (directional) {
+        if (order == 3) {
+            value *= sqrt(square) / 3.0;
+        } else if (directional) {
             const double along = (1.0 - t) * dots->along_here + t * dots->along_there;
             const double w = cosine(along, square, dots->step);
             value *= order == 1 ? direction_one(w) : direction_two(w);
@@ -195,12 +197,14 @@ double mh_size_of_move(const mh_products *products, int64_t order, int64_t kind)
     if (order == 1 && kind == MH_SHARP)
         return first_of_one_argument(&dots) * ROUNDING;
     double ends = 0.5 * (dots.here + dots.there);
-    if (order != 1)
+    if (order == 2)
         ends = (dots.here * sqrt(dots.here) + dots.there * sqrt(dots.there)) / 6.0;
+    if (order == 3)
+        ends = (mh_square(dots.here) + mh_square(dots.there)) / 24.0;
     if (kind == MH_ENDS)
         return ends * ROUNDING;
     double size = mh_smaller(ends, path(&dots, order, kind == MH_DIRECTIONAL));
-    if (kind == MH_SHARP)
+    if (kind == MH_SHARP && order == 2)
         size = mh_smaller(size, second_of_one_argument(&dots));
     return size * ROUNDING;
 }

@@ -1,6 +1,35 @@
 /* Posterior changes in updates: of the control variates, and of evaluated rows. */
 #include "inside.h"
 
+/* Value of the cubic terms of the expansion at a position relative to the centre. */
+static double cubic_terms(const mh_reference *reference, const double *x)
+{
+    const double *thirds = reference->thirds;
+    const int64_t *line = reference->lines;
+    double total = 0.0;
+    for (int64_t k = 0; k < reference->n_lines; k++, line += 4) {
+        const int64_t n = line[3] - line[2];
+        total += x[line[0]] * x[line[1]] * mh_inner(thirds, x + line[2], n);
+        thirds += n;
+    }
+    return total;
+}
+
+/* Change of the cubic terms in a proposal. */
+static mh_status cubic_change(const mh_reference *reference, const double *position,
+                              const double *new_position, double *change, mh_arena *scratch)
+{
+    const int64_t size = reference->size;
+    double *here = mh_take(scratch, size, double), *there = mh_take(scratch, size, double);
+    MH_NEED(here && there);
+    for (int64_t j = 0; j < size; j++) {
+        here[j] = position[j] - reference->centre[j];
+        there[j] = new_position[j] - reference->centre[j];
+    }
+    *change = cubic_terms(reference, there) - cubic_terms(reference, here);
+    return MH_OK;
+}
+
 mh_status mh_expansion_change(const mh_reference *reference, const double *position,
                               const double *new_position, double *change, mh_arena *scratch)
 {
@@ -16,6 +45,10 @@ mh_status mh_expansion_change(const mh_reference *reference, const double *posit
         total += reference->gradient[j] * step[j];
     }
     total += mh_inner_by(reference->hessian, step, middle, size);
+    double cubic = 0.0;
+    if (reference->n_lines > 0)
+        MH_TRY(cubic_change(reference, position, new_position, &cubic, scratch));
+    total += cubic;
     *change = reference->inverse_temperature * total;
     return MH_OK;
 }

@@ -25,6 +25,10 @@ class Reference(NamedTuple):
     #: β divided by the β of bounds and predicted noise, which are proportional to it at order 0;
     #: 1 except during a temperature schedule.
     relative: float = 1.0
+    #: At order 3: coordinates (a, b, first c, last c), shape (n, 4), of third derivatives of all
+    #: rows, which are divided by the number of equal terms: one line after the other.
+    lines: np.ndarray = np.empty((0, 4), np.int64)
+    thirds: np.ndarray = np.empty(0)
 
     @property
     def size(self) -> int:

@@ -59,6 +59,18 @@ mh_status mh_add_skewness(const mh_rows *rows, const double *theta, const double
     return MH_OK;
 }
 
+mh_status mh_add_thirds(const mh_rows *rows, const double *theta, const int64_t *drawn, int64_t n,
+                        double *out, mh_arena *scratch)
+{
+    arranged some;
+    MH_TRY(room_for(rows, n, &some, scratch));
+    for (int64_t start = 0; start < n; start += BLOCK) {
+        mh_arrange(rows, drawn + start, mh_min(BLOCK, n - start), some.numbers, some.ends);
+        MH_TRY(mh_thirds_of_rows(rows, theta, some.numbers, some.ends, out, scratch));
+    }
+    return MH_OK;
+}
+
 /* Write the differences in a proposal, and units of their rounding; terms have consecutive rows. */
 mh_status mh_differences_of(const mh_rows *rows, const double *position,
                             const double *new_position, const double *centre,

@@ -235,6 +235,76 @@ mh_status mh_derivatives_of_rows(const mh_rows *rows, const double *position,
     return MH_OK;
 }
 
+/* ---- Third derivatives of rows with one linear predictor. ---- */
+
+/* List a row's coordinates in ascending order, with the sums of their coefficients; return their number. */
+static int64_t list_coefficients(const block *read, int64_t i, int64_t *places, double *values)
+{
+    const mh_term *term = read->term;
+    const int64_t n_fixed = term->n_fixed, n = n_fixed + term->n_chosen;
+    int64_t count = 0;
+    for (int64_t j = 0; j < n; j++) {
+        const int64_t g = i * term->n_chosen + j - n_fixed;
+        const int64_t place = j < n_fixed ? term->fixed_coordinates[j] : read->forms.places[g];
+        const double value = j < n_fixed ? read->forms.fixed[i * n_fixed + j] : read->forms.chosen[g];
+        int64_t at = count;
+        while (at > 0 && places[at - 1] > place)
+            at--;
+        if (at > 0 && places[at - 1] == place) {
+            values[at - 1] += value;
+            continue;
+        }
+        memmove(places + at + 1, places + at, (size_t)(count - at) * sizeof *places);
+        memmove(values + at + 1, values + at, (size_t)(count - at) * sizeof *values);
+        places[at] = place;
+        values[at] = value;
+        count++;
+    }
+    return count;
+}
+
+static void add_thirds(const int64_t *places, const double *values, int64_t n, double third,
+                       int64_t size, double *out)
+{
+    for (int64_t a = 0; a < n; a++)
+        for (int64_t b = a; b < n; b++) {
+            const double product = third * values[a] * values[b];
+            double *line = out + (places[a] * size + places[b]) * size;
+            for (int64_t c = b; c < n; c++)
+                line[places[c]] += product * values[c];
+        }
+}
+
+static mh_status thirds_of_term(const mh_term *term, const double *position, int64_t size,
+                                const int64_t *numbers, int64_t n, double *out, mh_arena *scratch)
+{
+    block read;
+    MH_TRY(room_for_block(term, n, 1, 1, &read, scratch));
+    MH_VECTOR(int64_t, places, scratch, term->n_fixed + term->n_chosen);
+    MH_VECTOR(double, values, scratch, term->n_fixed + term->n_chosen);
+    for (int64_t start = 0; start < n; start += read.most) {
+        const int64_t count = mh_min(read.most, n - start);
+        mh_read_rows(term, numbers + start, count, position, 1, size, &read.forms, read.inputs);
+        term->thirds(read.inputs, read.outputs, count);
+        for (int64_t i = 0; i < count; i++) {
+            const int64_t length = list_coefficients(&read, i, places, values);
+            add_thirds(places, values, length, read.outputs[i], size, out);
+        }
+    }
+    return MH_OK;
+}
+
+mh_status mh_thirds_of_rows(const mh_rows *rows, const double *position, const int64_t *numbers,
+                            const int64_t *ends, double *out, mh_arena *scratch)
+{
+    MH_SCOPE(scratch);
+    for (int64_t k = 0, start = 0; k < rows->n_terms; start = ends[k++])
+        if (ends[k] > start)
+            MH_TRY(thirds_of_term(rows->terms + k, position, rows->size, numbers + start,
+                                  ends[k] - start, out, scratch));
+    return MH_OK;
+}
+
 /* ---- Skewness. ---- */
 
 /* Add the contribution of f_abc, a <= b <= c, to the slopes. Each distinct permutation (i, j, k) of

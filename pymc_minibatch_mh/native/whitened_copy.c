@@ -5,6 +5,7 @@
  * below c_i M(a, a') in many dimensions: P keeps about 1/sqrt(d) of a random direction. With t =
  * |P a|, t' = |P a'| and s = |P (a' - a)|, the *thinning bound* of a row is c_i times
  *
+ *     order 3    min{ (t^4 + t'^4)/24, s max(t, t')^3/6 },
  *     order 2    min{ (t^3 + t'^3)/6, s max(t, t')^2/2 },    and |x'^3 - x^3|/6 of one direction,
  *     order 1    min{ (t^2 + t'^2)/2, s max(t, t') },
  *     order 0    s,
@@ -219,13 +220,16 @@ static double size_of_ends(double x, double x_new, double step, int64_t order)
         return step;
     if (order == 1)
         return mh_smaller(0.5 * (x * x + x_new * x_new), step * most);
+    if (order == 3)
+        return mh_smaller((x * mh_cube(x) + x_new * mh_cube(x_new)) / 24.0,
+                          step * mh_cube(most) / 6.0);
     return mh_smaller((mh_cube(x) + mh_cube(x_new)) / 6.0, 0.5 * step * most * most);
 }
 
-/* Whether the order is 2 and each row depends on a proposal through a single direction. */
+/* Whether the order is 2 or 3 and each row depends on a proposal through a single direction. */
 static int sees_one_direction(const mh_copy *copy, const mh_ends *ends)
 {
-    return ends->order == 2 && copy->own == 1 && !copy->n_shared && !copy->kinked;
+    return ends->order >= 2 && copy->own == 1 && !copy->n_shared && !copy->kinked;
 }
 
 /* Share of a row whose direction e leads from the centre to its kink, at distance rho. Beyond it, at
@@ -262,7 +266,7 @@ static double unlimited_share(const mh_copy *copy, const mh_ends *ends, int64_t 
         x_new += mh_square(fabs(by.x_new) + by.other_error);
         step += mh_square(2.0 * by.scale * fabs(by.half) + by.residual * ends->lengths[2] +
                           ends->slack[1]);
-        if (sees_one_direction(copy, ends)) {
+        if (ends->order == 2 && sees_one_direction(copy, ends)) {
             const double rise = mh_cube(by.x_new + by.other_error) - mh_cube(by.x - by.error);
             const double fall = mh_cube(by.x + by.error) - mh_cube(by.x_new - by.other_error);
             sharp = mh_larger(rise, fall) / 6.0;
@@ -284,6 +288,8 @@ double mh_own_share(const mh_copy *copy, const mh_ends *ends, int64_t row)
 static inline double share_by(const mh_ends *ends, const products *by)
 {
     const double x = fabs(by->x) + by->error, x_new = fabs(by->x_new) + by->other_error;
+    if (ends->order == 3)
+        return ends->raised * (x * mh_cube(x) + x_new * mh_cube(x_new)) * ABOVE_ROUNDING / 24.0;
     return ends->raised * (mh_cube(x) + mh_cube(x_new)) * ABOVE_ROUNDING / 6.0;
 }
 
@@ -320,7 +326,7 @@ static void draw_candidates(const mh_table *table, int64_t n_drawn, const mh_gen
     }
 }
 
-/* Reject candidates by the quick bound (t^3 + t'^3)/6; move the others to the front and return
+/* Reject candidates by the quick bound of both ends; move the others to the front and return
  * their number. If the bound overflows, a candidate is kept. */
 static int64_t drop_by_ends(const mh_copy *copy, const mh_ends *ends, int64_t n, int64_t *drawn,
                             double *chances)

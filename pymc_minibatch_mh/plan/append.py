@@ -40,15 +40,17 @@ def extended_sums(
     target: Target, found: Reference, sought: Sought, new_rows: np.ndarray
 ) -> Reference:
     """Control variates with new rows added; NotExtendedError if these are many or move the mode."""
+    if found.order == 3:
+        raise NotExtendedError("expansions of order 3 are summed over all rows")
     n_new, n_rows = target.source.n_rows - sought.n_rows, target.source.n_rows
     if n_new > MAX_NEW_SHARE * n_rows:
         raise NotExtendedError(f"{n_new:,} of {n_rows:,} rows are new")
-    new = target.full_data.likelihood(found.centre, hessian=found.order == 2, rows=new_rows)
+    new = target.full_data.likelihood(found.centre, hessian=found.order >= 2, rows=new_rows)
     if not np.isfinite(new.value):
         raise NotExtendedError("a new row has no likelihood at the centre of the old ones")
     if found.order >= 1:
         found = found._replace(gradient=found.gradient + new.gradient)
-    if found.order == 2:
+    if found.order >= 2:
         found = found._replace(hessian=found.hessian + new.hessian)
     moved = _mode_shift(target, sought.reference, found)
     if not moved <= MAX_MODE_SHIFT:
@@ -70,7 +72,7 @@ def _mode_shift(target: Target, s: Reference, found: Reference) -> float:
     new = prior.gradient + s.inverse_temperature * found.gradient
     precision = s.whitener.T @ s.whitener
     longer = precision
-    if s.order == 2:
+    if s.order >= 2:
         longer = precision - s.inverse_temperature * (found.hessian - s.hessian)
     step = np.linalg.solve(longer, new) - np.linalg.solve(precision, old)
     return float(np.linalg.norm(s.whitener @ step))

@@ -134,7 +134,7 @@ class LevelsSettings(SharedSettings):
 
     def order_for(self, discrete: Sequence[str]) -> int:
         """Order 0: observations are drawn by their log-likelihoods, without an expansion."""
-        if self.taylor_order in (1, 2):
+        if self.taylor_order in (1, 2, 3):
             raise SettingError(
                 f"taylor_order={self.taylor_order} leaves remainders, but PoissonMH draws "
                 "observations by their log-likelihoods themselves. Leave it out, or use TunaMH()."

@@ -84,6 +84,13 @@ def bend_at(
     return out
 
 
+def thirds_at(theta: np.ndarray, rows: PlacedRows, numbers: np.ndarray) -> np.ndarray:
+    """Third derivatives summed over rows, shape (d, d, d); 0 unless coordinates ascend."""
+    out = np.zeros((theta.size,) * 3)
+    function("mh_add_thirds")(rows.space(skewness=True), theta, numbers, numbers.size, out)
+    return out
+
+
 def _tilt_of(
     gradient: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, factor: np.ndarray
 ) -> np.ndarray:
@@ -323,6 +330,17 @@ class FullData:
             sums += own_sums
             products += own_products
         return Derivatives(float(sums[0]), sums[1:], 0.5 * (products + products.T))
+
+    def thirds(self, theta: np.ndarray) -> np.ndarray:
+        """Third derivatives of the summed log-likelihood, if each row has one linear predictor.
+
+        Shape (d, d, d); 0 unless coordinates ascend.
+        """
+        self.rows.space(skewness=True)
+        total = np.zeros((theta.size,) * 3)
+        for chunk in self._on_rows(partial(thirds_at, theta)):
+            total += chunk
+        return total
 
     def values(self, theta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         """Log-likelihood of each of `rows`, by default of all."""

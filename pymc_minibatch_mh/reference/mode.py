@@ -119,7 +119,7 @@ def reference_at(mode: Mode, order: int, inverse_temperature: float) -> Referenc
     """Control variates of a given order around a mode."""
     size = mode.position.size
     whitener, factor = whitening_factors(mode.precision)
-    curvature = mode.likelihood.hessian if order == 2 else np.zeros((size, size))
+    curvature = mode.likelihood.hessian if order >= 2 else np.zeros((size, size))
     gradient = mode.likelihood.gradient if order >= 1 else np.zeros(size)
     return Reference(
         np.ascontiguousarray(mode.position),

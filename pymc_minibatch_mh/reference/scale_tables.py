@@ -42,7 +42,7 @@ COMPARED, SEED = 400, 20_261_122
 
 def scale_conditional(target: Target, reference: Reference) -> ScaleConditional | None:
     """Tables for a model with scales; None if it has no scales, or if tables do not help."""
-    if target.covariance is not None or reference.order != 2 or target.source.others.size:
+    if target.covariance is not None or reference.order < 2 or target.source.others.size:
         return None
     ends = target.factorization.boundary
     deviations = np.sqrt(np.sum(reference.factor[ends] ** 2, axis=1))

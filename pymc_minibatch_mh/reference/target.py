@@ -39,6 +39,7 @@ from pymc_minibatch_mh.reference.mode import (
 )
 from pymc_minibatch_mh.reference.newton import newton_search
 from pymc_minibatch_mh.reference.smoothing import find_smoothed, is_averaged
+from pymc_minibatch_mh.reference.third_order import with_cubic_terms
 from pymc_minibatch_mh.structure.predictors import indexed_coordinates, read_coordinates
 from pymc_minibatch_mh.structure.random_effects import RandomEffects
 from pymc_minibatch_mh.structure.row_function import (
@@ -172,6 +173,8 @@ class Target:
         if self.taylor_order > 0 and not mode.kinked and not self.factorization.boundary:
             mode = mode_near_mean(self.full_data, mode, self.inverse_temperature, rng)
         reference = reference_at(mode, self.taylor_order, self.inverse_temperature)
+        if self.taylor_order == 3:
+            reference = with_cubic_terms(reference, self.full_data)
         return reference._replace(first=self.factorization.first), mode.marginal
 
     def mode(

@@ -33,6 +33,7 @@ from pymc_minibatch_mh.plan.prepare import ReadingSettings, SharedModel
 from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 from pymc_minibatch_mh.proposals.mixture import Mixture
 from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.third_order import objection_to_third_order
 
 #: Function from the name and value of a setting to the checked value; raises SettingError.
 Check = Callable[[str, Any], Any]
@@ -104,8 +105,8 @@ def _check_temperature(name: str, value: Any) -> float | list[tuple[int, float]]
 
 
 _check_order = value_check(
-    lambda value: value in (0, 1, 2) and not isinstance(value, bool),
-    "is unknown. Use 'auto', 0, 1 or 2.",
+    lambda value: value in (0, 1, 2, 3) and not isinstance(value, bool),
+    "is unknown. Use 'auto', 0, 1, 2 or 3.",
     int,
 )
 _check_blocks = value_check(
@@ -167,8 +168,8 @@ class SharedSettings(ReadingSettings):
         Dims along which observations lie; by default the first axis.
     compile_kwargs : dict, optional
         As in PyMC's step methods.
-    taylor_order : {"auto", 0, 1, 2}
-        Order of the control variates.
+    taylor_order : {"auto", 0, 1, 2, 3}
+        Order of the control variates; 3 only for observations with one linear predictor.
     centre : {"auto", "start"}
         Their centre: near the posterior's mode, or `initial_point`. "start" is for posteriors
         without a mode: it uses no expansion (``taylor_order=0``), and chains start where PyMC
@@ -343,6 +344,9 @@ class SharedSettings(ReadingSettings):
         order = self.order_for(factorization.discrete_in_rows)
         covariance = self.covariance_for(factorization.size)
         target = Target(read.compiled, order, self.inverse_temperature, covariance)
+        objection = objection_to_third_order(target.row_functions, factorization.size)
+        if order == 3 and objection:
+            raise SettingError(f"taylor_order=3 is impossible, because {objection}. Use 'auto'.")
         target.condition_on(point)
         return target
 
@@ -350,7 +354,8 @@ class SharedSettings(ReadingSettings):
         """How group effects are sampled; SettingError if the setting is impossible."""
         refused = self._why_not_integrated(method, target)
         stored = "" if target.source.in_memory else "data of Rows(...) are fetched ahead"
-        apart = refused or stored or method.refuses_elements
+        cubic = "control variates are of order 3" if target.taylor_order == 3 else ""
+        apart = refused or stored or cubic or method.refuses_elements
         if self.blocks == "auto":
             many = target.n_elements >= MIN_EFFECTS
             several = many or target.n_in_softmax >= MIN_IN_SOFTMAX

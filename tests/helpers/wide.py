@@ -59,4 +59,4 @@ def both_shares(copy, here, there, order, factor=1.0, *, per_size=None):
 
 def largest_remainder(x, order):
     """Return a remainder whose derivative of order k + 1 is at most 1, at its ends 1."""
-    return x * np.abs(x) ** order / (1.0, 2.0, 6.0)[order]
+    return x * np.abs(x) ** order / (1.0, 2.0, 6.0, 24.0)[order]

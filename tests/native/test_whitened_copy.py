@@ -55,7 +55,7 @@ def exact_changes(whitened, here, there, order):
     return np.abs(wide.largest_remainder(y, order) - wide.largest_remainder(x, order))
 
 
-@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize("order", [0, 1, 2, 3])
 def test_no_change_exceeds_its_ceiling(order):
     rows = adversarial_rows()
     copy = wide.copy_of(rows[:, None])
@@ -71,7 +71,7 @@ def test_no_change_exceeds_its_ceiling(order):
     assert tightest < 1.2
 
 
-@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize("order", [0, 1, 2, 3])
 def test_several_directions_have_a_joint_length(order):
     rows, shared = RNG.normal(size=(50, 2, D)), np.linalg.qr(RNG.normal(size=(D, 1)))[0].T
     copy = wide.copy_of(rows, shared)
@@ -84,7 +84,7 @@ def test_several_directions_have_a_joint_length(order):
             assert (changes[~cut] <= (shares * size)[~cut]).all()
 
 
-@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize("order", [0, 1, 2, 3])
 def test_shares_are_symmetric_to_the_last_bit(order):
     copy = wide.copy_of(adversarial_rows()[:, None])
     for here, there in adversarial_moves():
@@ -92,11 +92,11 @@ def test_shares_are_symmetric_to_the_last_bit(order):
         assert (forth == back).all()
 
 
-@pytest.mark.parametrize("factor", [1.0, 7.0])
-def test_a_share_by_both_ends_is_never_below_the_own_one(factor):
+@pytest.mark.parametrize(("factor", "order"), [(1.0, 2), (7.0, 2), (1.0, 3)])
+def test_a_share_by_both_ends_is_never_below_the_own_one(factor, order):
     copy = wide.copy_of(adversarial_rows()[:, None])
     for here, there in adversarial_moves():
-        own, by_ends = wide.both_shares(copy, here, there, 2, factor)
+        own, by_ends = wide.both_shares(copy, here, there, order, factor)
         # Where it is no number, the row is kept.
         assert not (by_ends < own).any()
     several = wide.both_shares(wide.copy_of(RNG.normal(size=(3, 2, D))), here, there, 2)

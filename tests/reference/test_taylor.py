@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pymc as pm
 import pytest
+from scipy.special import expit
 
 from helpers.in_library import expansion_change
 from pymc_minibatch_mh.compiled.model import CompiledModel
@@ -13,13 +14,14 @@ from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.row_sums import moments_of_move
 from pymc_minibatch_mh.reference.mode import reference_at
 from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.third_order import with_cubic_terms
 from reference.formulas import logistic_rows
 
 N = 1_200
 RNG = np.random.default_rng(31)
 X = np.column_stack([np.ones(N), RNG.normal(size=(N, 2))])
 y = RNG.random(N) < 1 / (1 + np.exp(-X @ [0.3, -1.0, 0.5]))
-ORDERS = (0, 1, 2)
+ORDERS = (0, 1, 2, 3)
 BETAS = (1.0, 0.2)
 
 
@@ -36,6 +38,8 @@ def setting_of(order, beta=1.0):
     target = Target(compiled(), order, beta)
     mode = target.mode(np.zeros(3), np.random.default_rng(1))
     reference = reference_at(mode, order, beta)
+    if order == 3:
+        reference = with_cubic_terms(reference, target.full_data)
     rng = np.random.default_rng(2)
     theta, new = reference.centre + 2.0 * rng.normal(size=(2, 3)) @ reference.factor.T
     return SimpleNamespace(
@@ -56,8 +60,11 @@ def expansion(s, theta):
     total = parts[0].copy()
     if s.order >= 1:
         total += parts[1] @ gap
-    if s.order == 2:
+    if s.order >= 2:
         total += 0.5 * (parts[2] @ gap) @ gap
+    if s.order == 3:
+        p = expit(X @ s.reference.centre)
+        total -= p * (1 - p) * (1 - 2 * p) * (X @ gap) ** 3 / 6.0
     return total
 
 
@@ -104,7 +111,7 @@ def test_higher_orders_leave_smaller_remainders():
     for order in ORDERS:
         s = setting_of(order)
         left.append(variance_of(s, s.theta, s.new))
-    assert left[0] > 50 * left[1] > 50 * 5 * left[2]
+    assert left[0] > 50 * left[1] > 50 * 5 * left[2] > 50 * 5 * 5 * left[3]
 
 
 @pytest.mark.parametrize("beta", BETAS)

@@ -19,7 +19,7 @@ FALLING = [(0, 9.0), (50, 1.0)]
 every.settings("TunaMH", temperature=FALLING, tune=False)
 every.settings("TunaMH", temperature=FALLING, taylor_order=2)
 every.reads("sample(TunaMH(temperature=[(0, 9.0), (50, 1.0)]), tune=49)")
-every.setting("TunaMH", "taylor_order", 3, "second", True)
+every.setting("TunaMH", "taylor_order", 4, "second", True)
 every.setting("AustereMH", "proposal", "walk")
 every.setting("TunaMH", "centre", "mean")
 every.settings("TunaMH", centre="start", taylor_order=2)

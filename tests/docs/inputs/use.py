@@ -101,6 +101,17 @@ models.gives(
 )
 
 
+def free_scale():
+    level, scale = pm.Normal("level"), pm.HalfNormal("scale")
+    pm.Normal("y", level, scale, observed=np.zeros(1_000))
+
+
+models.gives(
+    "TunaMH(taylor_order=3) where observations have several linear predictors",
+    lambda g: build_on(free_scale, "TunaMH", taylor_order=3),
+)
+
+
 def flat():
     a, b = pm.Flat("a"), pm.Flat("b")
     pm.Normal("y", a + b, observed=np.zeros(1_000))

@@ -123,7 +123,7 @@ def chains():
     """Return chains of each order, of rows with one direction and with several."""
     rng = np.random.default_rng(31)
     kinds = ((1, 0), (1, 1), (2, 0), (2, 1))
-    return [random_chain(rng, order, *kind) for order, kind in product((0, 1, 2), kinds)]
+    return [random_chain(rng, order, *kind) for order, kind in product((0, 1, 2, 3), kinds)]
 
 
 def line_chain():
