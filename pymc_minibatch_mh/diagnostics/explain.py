@@ -183,6 +183,7 @@ class Explanation:
     var_names: tuple[str, ...]
     effects: str = ""
     given_scales: tuple[str, ...] = ()
+    skewness: float | None = None
 
     @property
     def details(self) -> Sheet:
@@ -216,17 +217,26 @@ class Explanation:
         if self.certificate is None or self.forecast is None:
             return []
         order = ("order", f"{self.taylor_order}: {self.order_reason}")
-        drawn = f"all else is drawn as normal given {', '.join(self.given_scales)}"
         facts = [
             *sheet_section("Control variates", [order, ("centre", self.centre)]),
             *sheet_section("Exactness", self.certificate.lines()),
-            *sheet_section("Proposal", [("hyperparameters", drawn)] if self.given_scales else []),
+            *sheet_section("Proposal", self._lines_of_proposal()),
             *sheet_section(f"Forecast of {self.method}", self.forecast.lines()),
         ]
         if (other := self.approximate) is not None:
             near = ("approximate", "its draws are near the posterior; see approximate.step")
             facts += sheet_section(f"Forecast of {other.method}", [near, *other.forecast.lines()])
         return facts
+
+    def _lines_of_proposal(self) -> list[tuple[str, str]]:
+        drawn = f"all else is drawn as normal given {', '.join(self.given_scales)}"
+        lines = [("hyperparameters", drawn)] if self.given_scales else []
+        if self.skewness is not None:
+            skewed = (
+                f"a map of third order follows that of the posterior, |S| = {self.skewness:.2g}"
+            )
+            lines.append(("skewness", skewed))
+        return lines
 
     def __str__(self) -> str:
         """The six lines of the summary, as text."""
@@ -389,6 +399,7 @@ def _explain_step(
         var_names=names_without_large(model, large),
         effects=step.plan.reason,
         given_scales=_hyperparameters_first(step, model),
+        skewness=step.program.sampler.skewness(step.plan),
     )
 
 

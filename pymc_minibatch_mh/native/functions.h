@@ -205,7 +205,7 @@ double mh_log_share_above(double bound);
 double mh_normal_above(double bound, const mh_generator *rng);
 mh_status mh_propose_mixture(const void *proposal, mh_chain *chain, mh_proposed *out);
 mh_status mh_propose_bordered(const void *proposal, mh_chain *chain, mh_proposed *out);
-mh_status mh_propose_by_scales(const void *proposal, mh_chain *chain, mh_proposed *out);
+mh_status mh_propose_transformed(const void *proposal, mh_chain *chain, mh_proposed *out);
 /* Write theta + s L xi to move.new, in coordinates from `first` on. */
 void mh_walk_by(const double *factor, double scale, const mh_generator *rng, int64_t first, int64_t size, mh_move *move);
 mh_status mh_propose_walk(const void *proposal, mh_chain *chain, mh_proposed *out);
@@ -225,6 +225,11 @@ mh_status mh_walk_on_gaussian(mh_chain *chain, const double *mean, const double 
 /* Whiten a position to (u, w), (d,), or invert this; and log |d(u, w)/d theta| up to a constant. */
 mh_status mh_whiten_given_scales(const mh_scale_conditional *tables, const double *position, double *white, double *log_volume, mh_arena *scratch);
 mh_status mh_place_given_scales(const mh_scale_conditional *tables, const double *white, double *position, double *log_volume, mh_arena *scratch);
+
+/* ---- skew_map.c ---- */
+/* Whiten a position to w, (d,), or invert this; and log |dw/d theta| up to a constant. */
+mh_status mh_whiten_by_map(const mh_skew_map *map, const double *position, double *white, double *log_volume, mh_arena *scratch);
+mh_status mh_place_by_map(const mh_skew_map *map, const double *white, double *position, double *log_volume, mh_arena *scratch);
 
 /* ---- poisson_test.c ---- */
 /* Thin a drawn row whose `change` dU_i is within its bound, in a proposal of `size` C M: write the

@@ -453,10 +453,26 @@ typedef struct mh_scale_conditional {
     const double *whiteners; /* (p, K, n (n + 1)/2) */
 } mh_scale_conditional;
 
-typedef struct mh_by_scales { /* the mixture in whitened coordinates (u, w): scale_conditional.c */
+/* A triangular map of third order around m with the factor T, in an order of the coordinates, in which
+ * numbers of an earlier coordinate change later ones: skew_map.c explains k, S, c and e. */
+typedef struct mh_skew_map {
+    int64_t size;
+    const int64_t *order;             /* coordinates, (d,) */
+    const double *centre;             /* m, in this order, (d,) */
+    const double *factor, *whitener;  /* lower triangular T, its inverse, (d, d) */
+    const double *shifts, *bends;     /* k and c, (d,) */
+    const double *exponents;          /* S_aab/2 at (a, b), strictly lower triangular, (d, d) */
+    const int64_t *starts;            /* monomials of each coordinate, (d + 1,) */
+    const int32_t *firsts, *seconds;  /* earlier coordinates of monomials, (n_values,) */
+    int64_t n_values;
+    const double *values;             /* their coefficients, (n_values,) */
+} mh_skew_map;
+
+typedef struct mh_transformed { /* the mixture in coordinates that are nearly standard normal */
     mh_mixture mixture;
-    mh_scale_conditional tables;
-} mh_by_scales;
+    const mh_scale_conditional *tables; /* from (u, w) to positions; NULL for the identity */
+    const mh_skew_map *map;             /* from w to these (u, w); NULL for the identity */
+} mh_transformed;
 
 enum { MH_LAPLACE, MH_IDENTITY, MH_GIVEN_SHAPE };
 

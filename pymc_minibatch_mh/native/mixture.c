@@ -9,7 +9,8 @@
  * ratio. The mean, which follows from the gradient at the centre, may be negative.
  *
  * Hierarchies are updated in coordinates that are standard normal if effects are normal given their
- * scales (scale_conditional.c), with the Jacobian of that map. A walk in them changes a scale with
+ * scales (scale_conditional.c), and skewed posteriors in those of a map of third order (skew_map.c),
+ * with the Jacobians of these maps. A walk in them changes a scale with
  * the effects that the data do not determine: a partial non-centring (Papaspiliopoulos, Roberts,
  * Skold, 2007, doi:10.1214/088342307000000014). */
 #include "inside.h"
@@ -158,21 +159,54 @@ mh_status mh_propose_bordered(const void *proposal, mh_chain *chain, mh_proposed
     return MH_OK;
 }
 
-mh_status mh_propose_by_scales(const void *proposal, mh_chain *chain, mh_proposed *out)
+/* Whiten a position by the tables and by the map, and write log |dw/d theta|. */
+static mh_status whiten(const mh_transformed *numbers, const double *position, int64_t size,
+                        double *white, double *log_volume, mh_arena *scratch)
 {
-    const mh_by_scales *numbers = proposal;
-    const mh_scale_conditional *tables = &numbers->tables;
+    MH_SCOPE(scratch);
+    double inner = 0.0, outer = 0.0;
+    if (!numbers->map)
+        return mh_whiten_given_scales(numbers->tables, position, white, log_volume, scratch);
+    MH_VECTOR(double, middle, scratch, size);
+    if (numbers->tables)
+        MH_TRY(mh_whiten_given_scales(numbers->tables, position, middle, &outer, scratch));
+    const double *inside = numbers->tables ? middle : position;
+    MH_TRY(mh_whiten_by_map(numbers->map, inside, white, &inner, scratch));
+    *log_volume = outer + inner;
+    return MH_OK;
+}
+
+static mh_status place(const mh_transformed *numbers, const double *white, int64_t size,
+                       double *position, double *log_volume, mh_arena *scratch)
+{
+    MH_SCOPE(scratch);
+    double inner = 0.0, outer = 0.0;
+    if (!numbers->map)
+        return mh_place_given_scales(numbers->tables, white, position, log_volume, scratch);
+    MH_VECTOR(double, middle, scratch, size);
+    double *inside = numbers->tables ? middle : position;
+    MH_TRY(mh_place_by_map(numbers->map, white, inside, &inner, scratch));
+    if (numbers->tables)
+        MH_TRY(mh_place_given_scales(numbers->tables, middle, position, &outer, scratch));
+    *log_volume = outer + inner;
+    return MH_OK;
+}
+
+mh_status mh_propose_transformed(const void *proposal, mh_chain *chain, mh_proposed *out)
+{
+    const mh_transformed *numbers = proposal;
+    const int64_t size = chain->posterior.reference.size;
     const mh_move *move = &chain->move;
     double *x = move->step, *white = move->there;
     double rho, scale, log_q, volume;
     const int64_t component = draw_component(&numbers->mixture, &chain->generator, &rho, &scale);
-    MH_TRY(mh_whiten_given_scales(tables, move->position, x, &log_q, chain->scratch));
-    for (int64_t i = 0; i < chain->posterior.reference.size; i++) {
+    MH_TRY(whiten(numbers, move->position, size, x, &log_q, chain->scratch));
+    for (int64_t i = 0; i < size; i++) {
         white[i] = rho * x[i] + scale * mh_normal(&chain->generator);
         if (component > 0)
             log_q += 0.5 * (white[i] * white[i] - x[i] * x[i]);
     }
-    MH_TRY(mh_place_given_scales(tables, white, move->new, &volume, chain->scratch));
+    MH_TRY(place(numbers, white, size, move->new, &volume, chain->scratch));
     *out = (mh_proposed){log_q - volume, component};
     return MH_OK;
 }

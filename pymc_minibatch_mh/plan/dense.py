@@ -18,6 +18,7 @@ from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL
 from pymc_minibatch_mh.native.elements import ScaleConditional
 from pymc_minibatch_mh.native.posterior import Reference, whitened_norm
+from pymc_minibatch_mh.native.skew_map import SkewMap
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 from pymc_minibatch_mh.plan.append import (
     NotExtendedError,
@@ -37,6 +38,7 @@ from pymc_minibatch_mh.plan.plan import (
 )
 from pymc_minibatch_mh.reference.mode import Calibration, calibrate_remainders
 from pymc_minibatch_mh.reference.scale_tables import scale_conditional
+from pymc_minibatch_mh.reference.skewness import skew_map
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.threads import one_thread_of_blas
 
@@ -142,6 +144,11 @@ class DensePlan(Plan):
     def scale_conditional(self) -> ScaleConditional | None:
         """Normal approximation of effects given their scales; None if it does not help."""
         return scale_conditional(self.target, self.reference)
+
+    @cached_property
+    def skew_map(self) -> SkewMap | None:
+        """Map to a skewed posterior, through the tables of scales if any; None if no gain."""
+        return skew_map(self.target, self.reference, self.scale_conditional)
 
     def completed(self) -> Self:
         """Plan with everything that its method needs; BoundsError if a row has no bound."""

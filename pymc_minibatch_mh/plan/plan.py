@@ -19,6 +19,7 @@ from pymc_minibatch_mh.model.factorization import WholeDraws
 from pymc_minibatch_mh.model.inputs import term_storage
 from pymc_minibatch_mh.native.elements import ScaleConditional
 from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.native.skew_map import SkewMap
 from pymc_minibatch_mh.plan.bound_sources import BoundSource, DerivedBounds, functions_of
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.mode import Calibration
@@ -163,6 +164,11 @@ class Plan(ABC):
     @property
     def scale_conditional(self) -> ScaleConditional | None:
         """Normal approximation of effects given their scales; None if it does not help."""
+        return None
+
+    @property
+    def skew_map(self) -> SkewMap | None:
+        """Map to a skewed posterior; None if it does not help."""
         return None
 
     @property

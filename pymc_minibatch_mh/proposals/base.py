@@ -79,6 +79,10 @@ class Proposal(ABC):
         """Coordinates proposed first; all others are proposed given these. Default: none."""
         return ()
 
+    def skewness_of(self, plan: Any) -> float | None:
+        """Size of the third order that proposals follow; None if they are normal."""
+        return None
+
     def rows_read(self, n_rows: int) -> int:
         """Number of observations, out of `n_rows`, that a proposal evaluates; default 0."""
         return 0

@@ -8,6 +8,10 @@ approximation truncated at zero, and the others given it. The truncated probabil
 position and enters the acceptance ratio. The mean follows from the gradient at the centre, and may
 lie below zero.
 
+*Skewness.* Proposals for a skewed posterior are drawn by a triangular map of third order around the
+variational normal (skew_map.c, :mod:`pymc_minibatch_mh.reference.skewness`), which is inverted for
+the density; the map is left out unless a forecast accepts its proposals more often.
+
 *Effects given their scales.* Proposals of a hierarchy use coordinates that are standard normal if
 effects are normal given their scales (``ScaleConditional``); the acceptance ratio includes the
 Jacobian determinant. A random walk in these coordinates moves a scale together with the effects
@@ -24,6 +28,7 @@ from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.checks import check_flag, check_positive, is_number
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.elements import ScaleConditional
+from pymc_minibatch_mh.native.skew_map import SkewMap
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 from pymc_minibatch_mh.proposals.walk import tune_scale
 
@@ -63,13 +68,15 @@ class LowerBoundedNumbers(NamedTuple):
     tilt: np.ndarray
 
 
-class GivenScalesNumbers(NamedTuple):
-    """Parameters of a mixture, and of the distribution of effects given their scales."""
+class TransformedNumbers(NamedTuple):
+    """Parameters of a mixture in coordinates that are nearly standard normal."""
 
-    LAYOUT, propose = "mh_by_scales", "mh_propose_by_scales"  # type: ignore[misc]
+    LAYOUT, propose = "mh_transformed", "mh_propose_transformed"  # type: ignore[misc]
 
     mixture: MixtureNumbers
-    tables: ScaleConditional
+    #: Distribution of effects given their scales, and map of third order, or None.
+    tables: ScaleConditional | None
+    map: SkewMap | None
 
 
 def with_lower_bounded(record: MixtureNumbers, plan: Any) -> MixtureNumbers | LowerBoundedNumbers:
@@ -123,12 +130,15 @@ class Mixture(Proposal):
     scale_conditional
         Whether effects of a hierarchy are proposed from a normal distribution given its scales, if
         that helps: see :mod:`pymc_minibatch_mh.proposals.mixture`.
+    skewness
+        Whether a map of third order makes proposals as skewed as the posterior, if that helps.
     """
 
     rho: tuple[float, ...] = LAPLACE_RHO
     walk_weight: float = 0.2
     scale: float | None = None
     scale_conditional: bool = True
+    skewness: bool = False
 
     def __post_init__(self) -> None:
         sequence: Any = self.rho
@@ -148,6 +158,7 @@ class Mixture(Proposal):
         if self.scale is not None:
             check_positive("scale", self.scale, "Give one, or None.")
         check_flag("scale_conditional", self.scale_conditional)
+        check_flag("skewness", self.skewness)
 
     @property
     def n_components(self) -> int:
@@ -172,10 +183,22 @@ class Mixture(Proposal):
 
     def linked(self, record: MixtureNumbers, plan: Any) -> Any:
         """Record for compiled updates, extended for lower-bounded coordinates or scales."""
-        tables = plan.scale_conditional if self.scale_conditional else None
-        if tables is None:
+        tables, skewed = self._transformations(plan)
+        if tables is None and skewed is None:
             return with_lower_bounded(record, plan)
-        return GivenScalesNumbers(record, tables)
+        return TransformedNumbers(record, tables, skewed)
+
+    def _transformations(self, plan: Any) -> tuple[ScaleConditional | None, SkewMap | None]:
+        """Tables and map of a plan that this proposal uses, or None."""
+        tables = plan.scale_conditional if self.scale_conditional else None
+        # A map belongs to the coordinates of the plan's tables.
+        same = tables is plan.scale_conditional
+        return tables, plan.skew_map if self.skewness and same else None
+
+    def skewness_of(self, plan: Any) -> float | None:
+        """Size of the third order that proposals follow; None if they are normal."""
+        skewed = self._transformations(plan)[1]
+        return None if skewed is None else skewed.skewness
 
     def scales(self, plan: Any) -> tuple[int, ...]:
         """Scales of a hierarchy, if its effects are proposed given them."""

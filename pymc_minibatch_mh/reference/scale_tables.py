@@ -44,9 +44,7 @@ def scale_conditional(target: Target, reference: Reference) -> ScaleConditional 
     """Tables for a model with scales; None if it has no scales, or if tables do not help."""
     if target.covariance is not None or reference.order < 2 or target.source.others.size:
         return None
-    ends = target.factorization.boundary
-    deviations = np.sqrt(np.sum(reference.factor[ends] ** 2, axis=1))
-    if (reference.centre[ends] < FAR * deviations).any():
+    if not is_far_from_bounds(target, reference):
         return None
     scales = target.scales(reference.centre)
     size = reference.centre.size - len(scales)
@@ -54,14 +52,21 @@ def scale_conditional(target: Target, reference: Reference) -> ScaleConditional 
         return None
     if len(scales) * (2 * FINER * MAX_KNOTS + 1) * size * (size + 1) // 2 > MAX_NUMBERS:
         return None
-    rows = _averaged_rows(target, reference)
+    rows = averaged_rows(target, reference)
     marginal = Marginal.freeze_rows(target.full_data.prior, scales, reference.centre, rows)
     axes = _Axes.around(marginal)
     tables = None if axes is None else axes.tables()
     return tables if tables is not None and _is_better(target, reference, rows, tables) else None
 
 
-def _averaged_rows(target: Target, reference: Reference) -> Derivatives:
+def is_far_from_bounds(target: Target, reference: Reference) -> bool:
+    """Whether all coordinates bounded by 0 are FAR from it."""
+    ends = target.factorization.boundary
+    deviations = np.sqrt(np.sum(reference.factor[ends] ** 2, axis=1))
+    return bool((reference.centre[ends] >= FAR * deviations).all())
+
+
+def averaged_rows(target: Target, reference: Reference) -> Derivatives:
     """Tempered derivatives of the log-likelihood, with the posterior average of the gradient."""
     beta, rng = reference.inverse_temperature, np.random.default_rng(SEED)
     gradient = beta * reference.gradient

@@ -164,6 +164,10 @@ class Sampler[P: Plan](ABC):
         """Coordinates proposed first; all others are proposed given these. Default: none."""
         return ()
 
+    def skewness(self, plan: Plan) -> float | None:
+        """Size of the third order that proposals follow; None if they are normal."""
+        return None
+
     def require_proposed(self, kernel_state: LaidOut, status: int) -> None:
         """Raise the exception of a custom proposal that ended a run with `status`."""
         return

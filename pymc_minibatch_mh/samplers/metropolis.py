@@ -98,6 +98,10 @@ class Metropolis(Sampler[Plan]):
         """Coordinates that the proposal draws first; all others are drawn given these."""
         return self.proposal.scales(plan)
 
+    def skewness(self, plan: Plan) -> float | None:
+        """Size of the third order that the proposal follows."""
+        return self.proposal.skewness_of(plan)
+
     def require_proposed(self, kernel_state: LaidOut, status: int) -> None:
         """Raise the exception of a custom proposal that ended a run."""
         self.proposal.require_proposed(kernel_state.record.proposal.record, status)

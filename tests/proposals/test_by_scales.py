@@ -8,7 +8,7 @@ from proposals.proposing import proposed
 from pymc_minibatch_mh import Laplace, Mixture, TunaMH
 from pymc_minibatch_mh.native.elements import ScaleConditional
 from pymc_minibatch_mh.native.library import function
-from pymc_minibatch_mh.proposals.mixture import GivenScalesNumbers, MixtureNumbers
+from pymc_minibatch_mh.proposals.mixture import MixtureNumbers, TransformedNumbers
 from pymc_minibatch_mh.reference.scale_tables import KNOT_GAP, NORMALS, _quantiles_of_knots
 
 #: Two scales and a rest in between, as the three coordinates of `proposing`.
@@ -48,7 +48,7 @@ def tables():
 
 def numbers(component, rho=0.0, scale=0.7):
     weights = np.array([1.0, 0.0] if component == 0 else [0.0, 1.0])
-    return GivenScalesNumbers(MixtureNumbers(scale, weights, np.array([rho])), tables())
+    return TransformedNumbers(MixtureNumbers(scale, weights, np.array([rho])), tables(), None)
 
 
 def place_of(white, of):
@@ -149,7 +149,7 @@ def test_draws_are_those_of_the_posterior_where_effects_are_normal():
 
 def test_moves_are_drawn_by_the_tables_where_there_are_some(step):
     record = Mixture().record(GROUPS + 2)
-    assert isinstance(Mixture().linked(record, step.plan), GivenScalesNumbers)
+    assert isinstance(Mixture().linked(record, step.plan), TransformedNumbers)
     for plain in (Mixture(scale_conditional=False), Laplace()):
         assert isinstance(plain.linked(record, step.plan), MixtureNumbers)
         assert plain.scales(step.plan) == ()
