@@ -309,24 +309,40 @@ class BoundsPass(RowPass):
         return _Bounded(trials, radii, c)
 
     def _tables_of(self, bounded: "_Bounded") -> Tables:
-        """Bounds tables; every update evaluates rows that are unbounded in one of their regions."""
+        """Bounds tables; every update evaluates rows that are unbounded in one of their regions.
+
+        Beside them it evaluates the rows that it would draw anyway, in the regions it is in.
+        """
         if bounded.n_unbounded > MOST_UNBOUNDED * self._n_rows:
             row = int(np.flatnonzero(bounded.unbounded[0])[0])
             raise self._unbounded_error(row, bounded.radii[0])
         served = bounded.regions_worth(self._probability_beyond)
         unbounded = bounded.unbounded[served[-1]]
+        always = unbounded
+        if unbounded.any():
+            always = unbounded | (self._expected_draws(bounded, served) > 1.0)
         tables = [
             (bounded.radii[k], kind, bounded.c[k, number])
             for k in served
-            for number, kind in self._table_kinds(*bounded.totals(k, ~unbounded))
+            for number, kind in self._table_kinds(*bounded.totals(k, ~always))
         ]
         headers = np.array([[radius, kind, _total(c, ~unbounded)] for radius, kind, c in tables])
         c = np.stack([c for _, _, c in tables])
         c[:, unbounded] = np.inf
         base = sum(trial.total(0.0, trial.whole) for trial in bounded.trials)
         looseness = float(headers[:, TOTAL].min() / base) if base > 0.0 else 1.0
-        always = np.flatnonzero(unbounded)
-        return Tables(headers, c, looseness, heavy=always, groups=self._groups, copy=self._copy)
+        heavy = np.flatnonzero(always)
+        return Tables(headers, c, looseness, heavy=heavy, groups=self._groups, copy=self._copy)
+
+    def _expected_draws(self, bounded: "_Bounded", served: Sequence[int]) -> Array:
+        """How often a typical update draws each row, by the probabilities of the regions."""
+        draws, probability = np.zeros(self._n_rows), 1.0
+        for k in served:
+            wider = min(bounded.radii[k] / bounded.radii[0], 2.0)
+            size = self.typical_move_size * wider**self.order
+            draws += probability * size * np.fmin(*bounded.c[k])
+            probability = self._probability_beyond(bounded.radii[k])
+        return draws
 
     def _plan_regions(self) -> tuple[list["_Trial"], list[float], list[list[Sequence[int]]]]:
         """Plan the trust regions: trial rows, radii, and interval pieces per region and term."""

@@ -74,10 +74,18 @@ def test_rows_without_a_bound_in_a_larger_region_are_evaluated_in_all():
     np.testing.assert_array_equal(tables.heavy, [0, 1])
 
 
+def test_rows_that_are_drawn_anyway_are_evaluated_beside_those_without_a_bound():
+    # The second row is just outside of the region, and its bound huge.
+    tables = around_zero(poles(apart([0.001, 0.0715]))).tables()
+    np.testing.assert_array_equal(tables.unbounded, [0])
+    np.testing.assert_array_equal(tables.heavy, [0, 1])
+    assert around_zero(poles(apart([0.0715]))).tables().heavy.size == 0
+
+
 def test_a_region_with_many_more_rows_without_a_bound_is_left_out():
     tables = around_zero(poles(apart([0.01, *np.full(20, 0.04)]))).tables()
     assert tables.headers[-1, 0] < 4.0
-    np.testing.assert_array_equal(tables.heavy, [0])
+    np.testing.assert_array_equal(tables.unbounded, [0])
 
 
 def test_many_rows_without_a_bound_are_refused():
