@@ -23,6 +23,10 @@ FETCHED_OBSERVATION = 400 * OBSERVATION_IN_ORDER
 #: `UPDATE`: fixed cost of an update, without its observations. `LOOP`: PyMC's loop, per draw. Timed
 #: in updates of TunaMH. Used to choose χ and κ (steps.tuna).
 UPDATE, LOOP = 1.2e-6, 17e-6
+#: Cost of an update per pair of coordinates, with more than 30 of them: of proposals, whitening,
+#: priors and expansions. Timed in updates of TunaMH with 41 to 113 coordinates. Used to choose κ
+#: (steps.tuna).
+PAIR = 4e-9
 #: `DRAW`: fixed cost of a draw in PyMC's loop. `OBSERVATION_OF_DRAW`: cached observation. Used to
 #: choose weights of a mixture (proposals.mixture) and a parametrization (plan.parametrization).
 DRAW, OBSERVATION_OF_DRAW = 19.5e-6, 0.13e-6

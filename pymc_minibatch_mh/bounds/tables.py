@@ -147,7 +147,8 @@ class Tables:
         return np.argsort(labels, kind="stable").astype(np.int32), starts
 
     @property
-    def _has_members(self) -> bool:
+    def has_members(self) -> bool:
+        """Whether candidates are drawn by groups of rows."""
         return self.groups is not None and self.groups.labels.size > 0
 
     def _weights_of_groups(self, table: int) -> np.ndarray:
@@ -187,7 +188,7 @@ class Tables:
     @cached_property
     def alias(self) -> tuple[np.ndarray, np.ndarray]:
         """Alias tables that omit influential rows, shapes (T, N): float64 and int32."""
-        if self._has_members:
+        if self.has_members:
             return self._alias_of_groups()
         thresholds = np.empty(self.c.shape)
         aliases = np.empty(self.c.shape, dtype=np.int32)
@@ -224,7 +225,7 @@ class Tables:
         arrays = arrays._replace(
             shared=self.groups.shared, own=self.groups.own, each=self.groups.each
         )
-        if not self._has_members:
+        if not self.has_members:
             return arrays
         members, starts = self._members
         return arrays._replace(

@@ -177,8 +177,9 @@ int64_t mh_keep_candidates(const mh_copy *copy, const mh_ends *ends, const mh_ta
 int64_t mh_keep_of_groups(const mh_copy *copy, const mh_ends *ends, const mh_group_rates *rates, const mh_generator *rng, int64_t n, int64_t *rows);
 
 /* ---- group_rates.c ---- */
-/* Find rates of candidates of all groups in a move; their total is infinite if a group has no table. */
-mh_status mh_find_group_rates(const mh_bounds *bounds, const mh_reference *reference, const mh_move *move, mh_group_rates *out, mh_arena *scratch);
+/* Find rates of candidates of all groups in a move, `factor` times as high as they have to be; their
+ * total is infinite if a group has no table. */
+mh_status mh_find_group_rates(const mh_bounds *bounds, const mh_reference *reference, const mh_move *move, double factor, mh_group_rates *out, mh_arena *scratch);
 /* Draw n <= MH_AHEAD candidates at these rates, each with its rate over c_i and a uniform number. */
 void mh_draw_of_groups(const mh_group_rates *rates, const mh_generator *rng, int64_t n, int64_t *rows, double *sizes, double *chances);
 const mh_table *mh_table_of_row(const mh_group_rates *rates, int64_t row);

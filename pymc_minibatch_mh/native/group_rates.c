@@ -15,6 +15,7 @@
  *
  * bound this by c_i (u f_i^p + v h_i^p): over a group's rows, sums of c_i f_i^p and of c_i h_i^p are known
  * in advance. They also give the l and t with the smallest total rate u sum c f^p + v sum c h^p.
+ * All rates may be raised by a factor, as far as thinning bounds times kappa exceed them often.
  * A candidate is drawn by its group, by one of both summands, then by an alias table of the group. */
 #include "inside.h"
 
@@ -96,8 +97,10 @@ static double find_rate(const mh_bounds *bounds, int64_t g, double lengths[PARTS
 }
 
 mh_status mh_find_group_rates(const mh_bounds *bounds, const mh_reference *reference,
-                              const mh_move *move, mh_group_rates *out, mh_arena *scratch)
+                              const mh_move *move, double factor, mh_group_rates *out,
+                              mh_arena *scratch)
 {
+    const double raised = factor * reference->relative;
     const int64_t n = bounds->n_groups, size = reference->size;
     double squares[3] = {0.0}, lengths[PARTS][3];
     *out = (mh_group_rates){.bounds = bounds,
@@ -117,9 +120,9 @@ mh_status mh_find_group_rates(const mh_bounds *bounds, const mh_reference *refer
         const double rate =
             find_rate(bounds, g, lengths, reference->order + 1, out->tables + g, units);
         for (int k = 0; k < PARTS; k++)
-            units[k] *= reference->relative;
+            units[k] *= raised;
         out->widest = mh_max(out->widest, out->tables[g]);
-        out->total += rate * reference->relative;
+        out->total += rate * raised;
         out->running[g] = out->total;
     }
     return MH_OK;

@@ -543,6 +543,7 @@ typedef struct mh_poisson_test {
     double max_rate;       /* expected number of rows above which all are evaluated */
     int64_t tolerates;     /* whether changes beyond bounds are clipped; otherwise they end the run */
     double ceiling_factor; /* kappa, the factor of thinning bounds from the whitened copy */
+    double rate_factor;    /* of the rates of groups, at which candidates are drawn */
 } mh_poisson_test;
 
 /* Number of rows at the next look, after n rows. V(1/b - 1/total), with V the noise, is the

@@ -240,7 +240,7 @@ static mh_status find_table(poisson_pair *pair)
     int64_t table;
     if (by_groups(pair)) {
         MH_TRY(mh_find_group_rates(&posterior->bounds, &posterior->reference, &pair->chain->move,
-                                   &pair->rates, pair->chain->scratch));
+                                   pair->test->rate_factor, &pair->rates, pair->chain->scratch));
         if (!(pair->rates.total < INFINITY))
             return MH_OK;
         /* Elsewhere the bounds of rows are on average c_i M of the widest table. */

@@ -132,6 +132,11 @@ class DensePlan(Plan):
         """Size of the whitened copy by which candidates are rejected, in bytes; 0 without it."""
         return self.tables.copy.lines.nbytes if isinstance(self.tables, Tables) else 0
 
+    @property
+    def draws_by_groups(self) -> bool:
+        """Whether candidates are drawn at rates that add up over groups of observations."""
+        return isinstance(self.tables, Tables) and self.tables.has_members
+
     @cached_property
     def typical_sizes(self) -> list[float]:
         """Expected draws C M at χ = 0 of typical bounded proposals; C omits influential rows."""

@@ -227,6 +227,11 @@ class Plan(ABC):
         return 0
 
     @property
+    def draws_by_groups(self) -> bool:
+        """Whether candidates are drawn at rates that add up over groups of observations."""
+        return False
+
+    @property
     def typical_sizes(self) -> list[float]:
         """Expected draws C M at χ = 0 of typical bounded proposals; C omits influential rows."""
         return []

@@ -92,6 +92,8 @@ class PoissonTest(NamedTuple):
     tolerates: int
     #: κ >= 1, the factor of separable bounds where they thin candidates.
     ceiling_factor: float = 1.0
+    #: Factor >= 1 of the rates at which candidates of groups are drawn.
+    rate_factor: float = 1.0
 
 
 def poisson_test(
@@ -109,6 +111,8 @@ def poisson_test(
 
 #: Maximum χ, and initial κ, before observations have been evaluated.
 MAX_INITIAL_CHI, INITIAL_RATE_FACTOR = 1.0, 4.0
+#: Minimum number of candidates per evaluated observation, if their rates can be raised.
+CANDIDATES_PER_ROW = 3.0
 #: Minimum number of evaluated observations for an estimate of their ratios |dU_i|/(c_i M).
 MIN_ROWS = 50
 #: Maximum expected observations of typical proposals at the starting χ, relative to the limit
@@ -164,18 +168,26 @@ def chi_from(
     return best_chi([size], ratio, cost, max_rate)
 
 
-def rate_factor_from(totals: np.ndarray, factor: float, updates_per_draw: int) -> float | None:
-    """Most efficient rate factor κ, from counts of a chain's updates; None if they are too few.
+def rate_factor_from(
+    totals: np.ndarray, record: PoissonTest, updates_per_draw: int, size: int, *, by_groups: bool
+) -> PoissonTest | None:
+    """Most efficient factor κ of thinning bounds, from counts of updates; None if they are too few.
 
     κ multiplies the evaluated observations and divides the noise variance of the log ratio, as χ
-    does, while the number of candidates stays constant.
+    does, while the number of candidates stays constant. Rates of groups are raised where κ times
+    the thinning bounds would often exceed them. `size` is the number of coordinates.
     """
-    if not (totals["n_sizes"] > 0.0 and totals["n_ratios"] * factor > MIN_ROWS):
+    if not (totals["n_sizes"] > 0.0 and totals["n_ratios"] * record.ceiling_factor > MIN_ROWS):
         return None
     candidates, rows = (totals[each] / totals["n_sizes"] for each in ("sizes", "n_ratios"))
+    candidates /= record.rate_factor
     ratio = min(totals["squared_ratios"] / totals["n_ratios"], 1.0)
-    update = costs.UPDATE + costs.LOOP / updates_per_draw + candidates * costs.CANDIDATE
-    return 1.0 + best_chi([rows], ratio, costs.OBSERVATION / update) * float(rows)
+    update = costs.UPDATE + costs.PAIR * size**2 + costs.LOOP / updates_per_draw
+    update += candidates * costs.CANDIDATE
+    row = costs.OBSERVATION + by_groups * CANDIDATES_PER_ROW * costs.CANDIDATE
+    factor = 1.0 + best_chi([rows], ratio, row / update) * float(rows)
+    raised = max(CANDIDATES_PER_ROW * factor * rows / candidates, 1.0) if by_groups else 1.0
+    return record._replace(chi=0.0, ceiling_factor=factor, rate_factor=float(raised))
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +230,8 @@ class PoissonMethod(Method):
             tolerate=self.tolerates_violations,
         )
         if self._raises_ceilings(plan):
-            return test._replace(ceiling_factor=INITIAL_RATE_FACTOR)
+            raised = INITIAL_RATE_FACTOR if plan.draws_by_groups else 1.0
+            return test._replace(ceiling_factor=INITIAL_RATE_FACTOR, rate_factor=raised)
         if self.chi is not None:
             return test
         return test._replace(chi=starting_chi(plan.typical_sizes, test.max_rate))
@@ -244,8 +257,9 @@ class PoissonMethod(Method):
         """Choose χ or κ from the sizes of proposals and the ratios of changes to bounds."""
         totals, updates_per_draw = counts.total, counts.updates_per_draw
         if self._raises_ceilings(plan):
-            factor = rate_factor_from(totals, record.ceiling_factor, updates_per_draw)
-            return record if factor is None else record._replace(chi=0.0, ceiling_factor=factor)
+            size, by_groups = plan.reference.size, plan.draws_by_groups
+            adapted = rate_factor_from(totals, record, updates_per_draw, size, by_groups=by_groups)
+            return record if adapted is None else adapted
         if self.chi is not None:
             return record
         chi = chi_from(totals, plan.seconds_of_row, record.max_rate, updates_per_draw)

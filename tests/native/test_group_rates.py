@@ -40,7 +40,7 @@ def rows_of(order):
 class Rates:
     """Rates of candidates in a move between whitened positions."""
 
-    def __init__(self, order, here, there):
+    def __init__(self, order, here, there, factor=1.0):
         self.tables, self._library = rows_of(order)[0], load_library()
         step = there - here
         reference = line(1.0)._replace(centre=np.zeros(SIZE), order=order)
@@ -52,7 +52,7 @@ class Rates:
         ]
         self.at = ffi.new("mh_group_rates *")
         *records, arena = (x.at for x in self._kept)
-        found = self._library.mh_find_group_rates(*records, self.at, arena)
+        found = self._library.mh_find_group_rates(*records, factor, self.at, arena)
         assert found == self._library.MH_OK
         rates = self.at
         self.total, self.in_table = rates.total, [rates.tables[g] for g in range(GROUPS)]
@@ -119,6 +119,12 @@ def test_each_group_has_the_smallest_region_with_both_ends():
             assert rates.in_table[g] == np.flatnonzero(outer <= np.array(RADII))[0]
 
 
+def test_rates_of_all_rows_are_raised_alike():
+    one, other = (Rates(2, *ends(3), factor) for factor in (1.0, 2.5))
+    assert other.total == pytest.approx(2.5 * one.total, rel=1e-12)
+    np.testing.assert_allclose(other.of_rows, 2.5 * one.of_rows, rtol=1e-12)
+
+
 def test_rates_are_symmetric_to_the_last_bit():
     for k in range(40):
         here, there = ends(k)
@@ -147,5 +153,5 @@ def test_a_move_beyond_all_regions_of_a_group_has_no_total():
     move = LaidOut("mh_move", Move(here, there, here, there, there - here))
     found, arena = ffi.new("mh_group_rates *"), Arena()
     record = LaidOut("mh_reference", reference)
-    load_library().mh_find_group_rates(bounds.at, record.at, move.at, found, arena.at)
+    load_library().mh_find_group_rates(bounds.at, record.at, move.at, 1.0, found, arena.at)
     assert found.total == np.inf

@@ -164,17 +164,36 @@ def totals(**values):
     return found
 
 
+def chosen_by(counts, *, size=40, rate_factor=1.0, by_groups=False):
+    """Return the factors of ceilings and of rates that warm-up chooses; None for too few rows."""
+    record = tuna.poisson_test()._replace(ceiling_factor=4.0, rate_factor=rate_factor)
+    found = tuna.rate_factor_from(counts, record, 100, size, by_groups=by_groups)
+    return found and (found.ceiling_factor, found.rate_factor)
+
+
+SEEN = {"n_sizes": 1_000.0, "n_ratios": 3_000.0, "squared_ratios": 600.0}
+
+
 def test_ceilings_are_raised_by_what_rows_and_candidates_cost():
-    seen = {"n_sizes": 1_000.0, "n_ratios": 3_000.0, "squared_ratios": 600.0}
-    few, many = (
-        tuna.rate_factor_from(totals(sizes=1_000.0 * size, **seen), 4.0, 100)
-        for size in (100.0, 10_000.0)
-    )
-    # Rows are cheap beside many candidates.
+    few, many = (chosen_by(totals(sizes=1_000.0 * size, **SEEN))[0] for size in (100.0, 10_000.0))
+    # Rows are cheap beside many candidates, and beside updates of many coordinates.
     assert 1.0 < few < many
-    noiseless = totals(sizes=1e5, **(seen | {"squared_ratios": 1e-9}))
-    assert tuna.rate_factor_from(noiseless, 4.0, 100) == 1.0
-    assert tuna.rate_factor_from(totals(sizes=1e5, n_sizes=10.0), 4.0, 100) is None
+    counts = totals(sizes=1e5, **SEEN)
+    assert few < chosen_by(counts, size=400)[0]
+    noiseless = totals(sizes=1e5, **(SEEN | {"squared_ratios": 1e-9}))
+    assert chosen_by(noiseless)[0] == 1.0
+    assert chosen_by(totals(sizes=1e5, n_sizes=10.0)) is None
+
+
+def test_rates_of_groups_are_raised_where_there_are_few_candidates():
+    few, many = (totals(sizes=1_000.0 * size, **SEEN) for size in (4.0, 1_000.0))
+    factor, raised = chosen_by(few, by_groups=True)
+    assert raised == pytest.approx(tuna.CANDIDATES_PER_ROW * factor * 3.0 / 4.0)
+    assert raised > 2.0
+    assert chosen_by(few)[1] == chosen_by(many, by_groups=True)[1] == 1.0
+    # Candidates that were counted came at raised rates.
+    twice = totals(sizes=8_000.0, **SEEN)
+    assert chosen_by(twice, rate_factor=2.0, by_groups=True) == (factor, raised)
 
 
 def test_settings_say_which_factor_is_chosen():

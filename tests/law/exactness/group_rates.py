@@ -15,13 +15,16 @@ from law.exactness.poisson import Chain
 from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.native.moves import SHARP
+from pymc_minibatch_mh.steps import tuna
 
 LABELS = np.array([0, 1, 0, 1], np.int32)
 #: Lengths of the line's unit along the direction of each group, besides 1 along the shared one.
 OWN = np.array([1.0, 0.3])
 SHARES = np.array([[0.1, 0.4], [0.4, 0.9], [0.9, 0.3], [0.5, 0.2]], np.float32)
 RADII, FACTORS = (2.2, np.inf), (1.0, 1.5)
-RULES = wide.RULES
+RULES = wide.RULES | {
+    "raised": tuna.poisson_test("best")._replace(ceiling_factor=4.0, rate_factor=1.3)
+}
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,14 @@ class GroupChain(Chain):
 def move(chain, settings, i, j, component):
     """Return the move from state i to state j, whose bounds are the rates of rows."""
     found = poisson.move(chain, settings, i, j, component)
-    return replace(found, bounds=chain.rates[i, j])
+    return replace(found, bounds=settings.rate_factor * chain.rates[i, j])
 
 
 def log_products(rule, move, chain):
     """Return the log products over kept rows, by their own ceilings."""
     size = move.bounds.sum()
-    i, j = np.argwhere((chain.rates == move.bounds).all(axis=2))[0]
+    raised = move.settings.rate_factor * chain.rates
+    i, j = np.argwhere((raised == move.bounds).all(axis=2))[0]
     ends, factor = (chain.places[i], chain.places[j]), move.settings.ceiling_factor
     shares = np.array(
         [
