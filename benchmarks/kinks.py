@@ -44,13 +44,23 @@ def hinge(rows, rng):
     pm.Normal("y", a + b * x + c * pm.math.maximum(x - place, 0.0), sigma, observed=y)
 
 
-def change_point(rows, rng, change=0.2):
-    """Declare a mean that jumps at an unknown time, by a fifth of the noise."""
+def change_point(rows, rng, change):
+    """Declare a mean that jumps at an unknown time, by some standard deviations of the noise."""
     when = np.arange(rows) / rows
     y = np.where(when > 0.4, change, 0.0) + rng.standard_normal(rows)
     early, late = pm.Normal("early", 0.0, 5.0), pm.Normal("late", 0.0, 5.0)
-    tau = pm.Uniform("tau", 0.0, 1.0, initval=0.38)
+    tau = pm.Uniform("tau", 0.0, 1.0)
     pm.Normal("y", pm.math.switch(tau > when, early, late), 1.0, observed=y)
+
+
+def small_change(rows, rng):
+    """Declare a jump of a fifth of the noise."""
+    change_point(rows, rng, 0.2)
+
+
+def large_change(rows, rng):
+    """Declare a jump as large as the noise."""
+    change_point(rows, rng, 1.0)
 
 
 def line(declare, rows, draws=DRAWS):
@@ -77,7 +87,8 @@ def main():
     for rows in (50_000, 1_000_000):
         for declare in (quantile_regression, laplace_errors, hinge):
             print(line(declare, rows), flush=True)
-    print(line(change_point, 20_000))
+    for declare in (small_change, large_change):
+        print(line(declare, 20_000))
 
 
 if __name__ == "__main__":

@@ -69,6 +69,11 @@ def is_far_from_bounds(target: Target, reference: Reference) -> bool:
 def averaged_rows(target: Target, reference: Reference) -> Derivatives:
     """Tempered derivatives of the log-likelihood, with the posterior average of the gradient."""
     beta, rng = reference.inverse_temperature, np.random.default_rng(SEED)
+    if target.meets_kinks:
+        # Averages across kinks are in the reference's precision; the centre is their maximum.
+        prior = target.full_data.prior(reference.centre, hessian=True)
+        precision = reference.whitener.T @ reference.whitener
+        return Derivatives(0.0, -prior.gradient, -precision - prior.hessian)
     gradient = beta * reference.gradient
     skewness = skewness_shift(target.full_data, reference.centre, reference.factor, beta, rng)
     return Derivatives(0.0, gradient + skewness, beta * reference.hessian)

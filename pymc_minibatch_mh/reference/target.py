@@ -1,7 +1,7 @@
 """Tempered posterior of a model: compiled, checked, and expanded around its mode."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +24,7 @@ from pymc_minibatch_mh.reference.arrow_sums import ElementRows
 from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
+from pymc_minibatch_mh.reference.jumps import find_between_jumps
 from pymc_minibatch_mh.reference.log_coordinates import LogFullData, mode_without_logs, with_logs
 from pymc_minibatch_mh.reference.marginal import mode_near_mean
 from pymc_minibatch_mh.reference.mode import (
@@ -199,7 +200,22 @@ class Target:
                 return mode
         except ModeError:
             pass
-        return find_smoothed(self.full_data, start, beta, names, rng, self._jumping)
+        jumping = self._jumping
+        if not self._is_smooth_between_jumps(start, jumping):
+            return find_smoothed(self.full_data, start, beta, names, rng, jumping)
+
+        def search(full_data: FullData, near: np.ndarray) -> Mode:
+            return self._search_mode(near, near, rng, tolerance, full_data)
+
+        return find_between_jumps(search, self.full_data, start, beta, names, jumping)
+
+    def _is_smooth_between_jumps(self, start: np.ndarray, jumping: Sequence[int]) -> bool:
+        """Whether the coordinates `jumping` do nothing but decide where observations jump."""
+        functions = [] if isinstance(self.row_functions, BoundsError) else self.row_functions
+        kinks = [f.exprs.kinks[kink] for f in functions for kink in kinks_of(f.exprs, f.root)]
+        if not jumping or any(kinks) or self.factorization.boundary:
+            return False
+        return not self.full_data.likelihood(start, hessian=False).gradient[jumping].any()
 
     @property
     def _jumping(self) -> list[int]:
@@ -224,11 +240,16 @@ class Target:
         return mode_without_logs(self.full_data, mode, ends, self.inverse_temperature)
 
     def _search_mode(
-        self, near: np.ndarray, start: np.ndarray, rng: np.random.Generator, tolerance: float
+        self,
+        near: np.ndarray,
+        start: np.ndarray,
+        rng: np.random.Generator,
+        tolerance: float,
+        full_data: FullData | None = None,
     ) -> Mode:
         """Mode by a search from `start`: position `near` in the coordinates of the search."""
-        names = self.factorization.coordinate_names
-        arguments = self._searched_density, start, self.inverse_temperature, names, rng
+        names, searched = self.factorization.coordinate_names, full_data or self._searched_density
+        arguments = searched, start, self.inverse_temperature, names, rng
         if self.taylor_order == 0:
             try:
                 return find_mode(*arguments)

@@ -4,7 +4,13 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from benchmarks.kinks import change_point, hinge, laplace_errors, quantile_regression
+from benchmarks.kinks import (
+    change_point,
+    hinge,
+    laplace_errors,
+    large_change,
+    quantile_regression,
+)
 from law.statistical.importance import assert_draws_follow
 from pymc_minibatch_mh import BarkerMinibatchMH, TunaMH
 
@@ -12,6 +18,7 @@ EXACT = {f.__name__: (f, TunaMH) for f in (quantile_regression, laplace_errors, 
 CASES = {
     **EXACT,
     "small change": (lambda rows, rng: change_point(rows, rng, 0.1), TunaMH),
+    "large change": (large_change, TunaMH),
     "by Barker's test": (quantile_regression, BarkerMinibatchMH),
 }
 

@@ -1,0 +1,45 @@
+"""Coordinates that decide where observations jump: their place is found from a far start."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from helpers.grouped import target_of
+from pymc_minibatch_mh import TunaMH, sample
+
+N, PLACE = 4_000, 63.0
+
+
+def jumping(n_groups=0):
+    """Return a model of counts that jump at time 63, with a start at 50."""
+    rng = np.random.default_rng(5)
+    time, group = np.arange(N) * (100.0 / N), rng.integers(0, max(n_groups, 1), N)
+    effects = 0.4 * rng.standard_normal(n_groups) if n_groups else np.zeros(1)
+    counts = rng.poisson(np.exp(0.5 + effects[group] + 0.8 * (time > PLACE)))
+    with pm.Model() as model:
+        place, jump = pm.Normal("place", 50.0, 30.0), pm.Normal("jump")
+        level = pm.Normal("level")
+        if n_groups:
+            scale = pm.HalfNormal("scale")
+            level = level + pm.Normal("effect", 0.0, scale, shape=n_groups)[group]
+        pm.Poisson("y", pm.math.exp(level + jump * (time > place)), observed=counts)
+    return model
+
+
+@pytest.mark.parametrize("start", [50.0, 120.0])
+def test_the_place_of_a_jump_is_found(start):
+    """No observation is later than 100."""
+    target = target_of(jumping())
+    mode = target.mode(np.array([start, 0.0, 0.0]), np.random.default_rng(0))
+    assert abs(mode.position[0] - PLACE) < 0.5
+    np.testing.assert_allclose(mode.position[1:], [0.8, 0.5], atol=0.15)
+    # The log-density falls by 1/2 within some ten observations.
+    assert 0.02 < mode.precision[0, 0] ** -0.5 < 1.0
+
+
+def test_effects_are_proposed_beside_a_jump():
+    """Tables of a scale have the averaged precision: the place is not drawn from its prior."""
+    step = TunaMH(model=jumping(12))
+    trace = sample(step, draws=400, tune=300, chains=1, random_seed=2, progressbar=False)
+    assert float(trace["sample_stats"]["accept"].mean()) > 0.3
+    assert abs(float(trace["posterior"]["place"].mean()) - PLACE) < 0.5
