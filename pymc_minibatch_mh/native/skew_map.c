@@ -28,10 +28,10 @@ static conditional given_earlier(const mh_skew_map *map, int64_t a, const double
     return out;
 }
 
-/* Logarithm of d x_a / d w_a. */
-static double log_slope(double exponent, double bend, double white, double root)
+/* d x_a / d w_a over exp(e_a), between 0.1 and 1.9: products over coordinates stay in range. */
+static double slope_of_bend(double bend, double white)
 {
-    return exponent + log1p(bend * white / root);
+    return 1.0 + bend * white / sqrt(1.0 + white * white);
 }
 
 /* Whiten a position: its density is standard normal in `white`, times exp(log_volume). */
@@ -45,16 +45,16 @@ mh_status mh_whiten_by_map(const mh_skew_map *map, const double *position, doubl
     for (int64_t a = 0; a < size; a++)
         away[a] = position[map->order[a]] - map->centre[a];
     mh_lower_times(map->whitener, away, 0, size, x);
-    double total = 0.0;
+    double exponents = 0.0, slopes = 1.0;
     for (int64_t a = 0; a < size; a++) {
         const conditional earlier = given_earlier(map, a, white);
         const double bend = map->bends[a], rest = 1.0 - bend * bend;
         const double u = bend + (x[a] - earlier.location) * exp(-earlier.exponent);
         white[a] = (u - bend * sqrt(u * u + rest)) / rest;
-        const double root = sqrt(1.0 + white[a] * white[a]);
-        total -= log_slope(earlier.exponent, bend, white[a], root);
+        exponents += earlier.exponent;
+        slopes *= slope_of_bend(bend, white[a]);
     }
-    *log_volume = total;
+    *log_volume = -exponents - log(slopes);
     return MH_OK;
 }
 
@@ -65,16 +65,17 @@ mh_status mh_place_by_map(const mh_skew_map *map, const double *white, double *p
     const int64_t size = map->size;
     MH_VECTOR(double, x, scratch, size);
     MH_VECTOR(double, away, scratch, size);
-    double total = 0.0;
+    double exponents = 0.0, slopes = 1.0;
     for (int64_t a = 0; a < size; a++) {
         const conditional earlier = given_earlier(map, a, white);
         const double bend = map->bends[a], root = sqrt(1.0 + white[a] * white[a]);
         x[a] = earlier.location + exp(earlier.exponent) * (white[a] + bend * (root - 1.0));
-        total -= log_slope(earlier.exponent, bend, white[a], root);
+        exponents += earlier.exponent;
+        slopes *= slope_of_bend(bend, white[a]);
     }
     mh_lower_times(map->factor, x, 0, size, away);
     for (int64_t a = 0; a < size; a++)
         position[map->order[a]] = map->centre[a] + away[a];
-    *log_volume = total;
+    *log_volume = -exponents - log(slopes);
     return MH_OK;
 }

@@ -92,6 +92,11 @@ class GroupsPlan(DensePlan):
             * bool(large)
         )
 
+    @property
+    def skew_map(self) -> None:
+        """None: the other parameters are nearly normal, and sweeps would evaluate all nodes."""
+        return
+
     def describe_centre(self) -> str:
         """Where the centre is, in words."""
         return f"near the mode of the density with {self.integrated}"

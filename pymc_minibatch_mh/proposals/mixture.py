@@ -138,7 +138,7 @@ class Mixture(Proposal):
     walk_weight: float = 0.2
     scale: float | None = None
     scale_conditional: bool = True
-    skewness: bool = False
+    skewness: bool = True
 
     def __post_init__(self) -> None:
         sequence: Any = self.rho
@@ -262,5 +262,5 @@ def Laplace(rho: float | tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N
     >>> Laplace(rho=(0.0, 0.9)).rho
     (0.0, 0.9)
     """
-    single = isinstance(rho, int | float | np.floating)
-    return Mixture(rho=(rho,) if single else rho, walk_weight=0.0, scale_conditional=False)  # type: ignore[arg-type]
+    coefficients: Any = (rho,) if isinstance(rho, int | float | np.floating) else rho
+    return Mixture(coefficients, walk_weight=0.0, scale_conditional=False, skewness=False)

@@ -35,7 +35,7 @@ SWEEP_READS, FORECAST_READS = 20_000_000, 20_000_000
 #: Shift and relative change of variances below which sweeps end; limits of such a change.
 SETTLED, AGREES, MAX_CHANGE = 0.1, 0.15, 3.0
 #: Sum of squared coefficients that a map leaves out.
-NEGLIGIBLE = 1e-3
+NEGLIGIBLE = 3e-4
 #: Draws of the first forecast and of the second; seed of all random numbers.
 FEW, MANY, SEED = 32, 300, 20_261_130
 #: Standard deviation of log π - log q below which a normal proposal suffices.
@@ -169,7 +169,7 @@ def skew_map(
     The choice compares acceptance rates of independence proposals at full-data evaluations.
     """
     size = reference.centre.size
-    if size > MAX_SIZE or reference.order != 2 or target.covariance is not None:
+    if size > MAX_SIZE or reference.order < 2 or target.covariance is not None:
         return None
     if target.source.others.size or not target.source.in_memory or target.meets_kinks:
         return None

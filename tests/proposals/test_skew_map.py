@@ -237,7 +237,7 @@ def rare(events=25, rows=20_000):
 @pytest.fixture(scope="module")
 def skewed_step():
     with rare():
-        return TunaMH(proposal=Mixture(skewness=True))
+        return TunaMH()
 
 
 def log_weights(step, place, count=300):
@@ -258,7 +258,7 @@ def test_a_skewed_posterior_is_proposed_by_its_map(skewed_step):
     mapped = log_weights(skewed_step, plan.skew_map.to_position)
     assert np.std(mapped) < 0.5 * np.std(plain)
     record = Mixture().record(3)
-    assert isinstance(Mixture(skewness=True).linked(record, plan), TransformedNumbers)
+    assert isinstance(Mixture().linked(record, plan), TransformedNumbers)
     for plain in (Mixture(skewness=False), Laplace()):
         assert isinstance(plain.linked(record, plan), MixtureNumbers)
 

@@ -86,4 +86,5 @@ EXPLANATION = Explanation(
     large_deterministics=(LargeDeterministic("fitted", (12_345, 2), 197_520),),
     var_names=("alpha", "gaps"),
     given_scales=("sigma_b", "sigma_c"),
+    skewness=1.64,
 )
