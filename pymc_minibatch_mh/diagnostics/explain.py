@@ -477,6 +477,8 @@ def _explain_order(step: MinibatchStep, parts: Factorization) -> str:
     source = step.plan.requirements.bounds
     if source is not None and source.order_reason:
         return source.order_reason
+    if order == 3 and step.target.chooses_order:
+        return "a cubic approximation leaves far fewer observations to evaluate, by forecast"
     if order == 2:
         return "a quadratic approximation of each observation leaves the smallest remainders"
     if parts.discrete_in_rows:

@@ -1,6 +1,6 @@
 """Posterior record of the compiled updates: posterior.c."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -34,6 +34,10 @@ class Reference(NamedTuple):
     def size(self) -> int:
         """Number of coordinates d."""
         return self.centre.size
+
+    def quadratic(self) -> Self:
+        """Control variates of order 2, without cubic terms."""
+        return self._replace(order=2, lines=np.empty((0, 4), np.int64), thirds=np.empty(0))
 
 
 def whitened_norm(whitener: np.ndarray, position: np.ndarray, origin: np.ndarray) -> float:

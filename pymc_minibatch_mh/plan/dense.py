@@ -73,6 +73,10 @@ class DensePlan(Plan):
         elif isinstance(self.tables, BlockTables):
             self.__dict__["tables"] = self.tables.of_functions(functions_of(self.target))
 
+    def for_step(self, target: Target, requirements: Requirements) -> Self:
+        """The same plan, of its order, for the target and the requirements of a step."""
+        return super().for_step(_of_order(self.reference, target), requirements)
+
     @classmethod
     def from_arrays(cls, target: Target, stored: dict[str, np.ndarray]) -> Self:
         """Plan read from the arrays of a file; KeyError if an array is missing."""
@@ -83,10 +87,11 @@ class DensePlan(Plan):
             fields |= {name: stored.get(name) for name in SLAB_FIELDS}
             groups = optional_record("groups", Groups, stored)
             tables = Tables(**fields, groups=groups, copy=copy.aligned_lines() if copy else NO_COPY)
+        reference = stored_record("reference", Reference, stored)
         return cls(
-            target,
+            _of_order(reference, target),
             Requirements(),
-            stored_record("reference", Reference, stored),
+            reference,
             calibration=optional_record("calibration", Calibration, stored),
             heavy=stored.get("heavy_in_batches"),
             tables=tables,
@@ -307,6 +312,11 @@ class DensePlan(Plan):
             target.full_data, target.taylor_order, self.reference, rng, seeks_heavy=sought
         )
         return replace(self, calibration=measured, heavy=heavy)
+
+
+def _of_order(reference: Reference, target: Target) -> Target:
+    """Target with the order of control variates, if this was chosen by a forecast."""
+    return target.at_order(reference.order) if target.chooses_order else target
 
 
 def warn_of_uneven_bounds(plan: DensePlan) -> None:

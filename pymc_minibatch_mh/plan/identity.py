@@ -119,7 +119,7 @@ def key_of_reference(target: Target) -> dict[str, str]:
     """Settings that determine control variates: name -> text or digest."""
     given = target.covariance
     return {
-        "taylor_order": str(target.taylor_order),
+        "taylor_order": "auto" if target.chooses_order else str(target.taylor_order),
         "temperature": repr(1.0 / target.inverse_temperature),
         "the centre": "sought" if given is None else f"the start, {array_digest(given)}",
     }

@@ -12,6 +12,7 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.user_bounds import tell_of_unverified_bounds
 from pymc_minibatch_mh.compiled.graphs import term_names
 from pymc_minibatch_mh.compiled.model import CompiledModel
@@ -19,7 +20,9 @@ from pymc_minibatch_mh.data import Contents
 from pymc_minibatch_mh.errors import BoundsError, FactorizationError, ModeError, SettingError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.model.weights import Weights, term_weights
+from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
+from pymc_minibatch_mh.plan.bound_sources import functions_of, support_of
 from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.file import read
 from pymc_minibatch_mh.plan.groups import integrated_plan
@@ -35,6 +38,7 @@ from pymc_minibatch_mh.plan.plan import (
 )
 from pymc_minibatch_mh.reference.arrow_search import find_grouped
 from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.third_order import with_cubic_terms
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.reparametrize.zero_sum import in_differences
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
@@ -42,6 +46,9 @@ from pymc_minibatch_mh.threads import one_thread_of_blas
 
 _log = logging.getLogger("pymc")
 
+#: Minimum forecast of candidates for which control variates of order 3 are considered, and maximum
+#: share of these that are left at that order.
+WORTH_THIRD_ORDER, MAX_SHARE_AT_THIRD_ORDER = 500.0, 0.75
 #: Number of observations evaluated first, to reject a start of zero density quickly.
 START_ROWS = 100_000
 
@@ -167,6 +174,8 @@ def _expand_around_mode(target: Target, model: pm.Model, start: np.ndarray) -> P
         if not products:
             raise
         raise ModeError(" ".join([str(error), *products])) from error
+    if target.chooses_order:
+        target, reference = _in_best_order(target, reference)
     found = DensePlan(target, Requirements(), reference, marginal=marginal)
     drawn = np.random.default_rng(PREPARATION_SEED)
     target.require_equal_sums(reference, lambda: found.gaussian_draw(drawn, 1.0))
@@ -176,6 +185,20 @@ def _expand_around_mode(target: Target, model: pm.Model, start: np.ndarray) -> P
         require_same_again(target)
         raise
     return found
+
+
+def _in_best_order(target: Target, reference: Reference) -> tuple[Target, Reference]:
+    """Control variates of order 3 instead of 2, if a forecast of many candidates falls by that."""
+    functions, support = functions_of(target), support_of(target)
+    try:
+        passes = [BoundsPass(functions, reference._replace(order=k), support) for k in (2, 3)]
+        second, third = (bounds.forecast() for bounds in passes)
+    except BoundsError:
+        return target, reference
+    if not (WORTH_THIRD_ORDER <= second < np.inf and third < MAX_SHARE_AT_THIRD_ORDER * second):
+        return target, reference
+    target = target.at_order(3)
+    return target, with_cubic_terms(reference._replace(order=3), target.full_data)
 
 
 def _prepare_plan(

@@ -217,7 +217,7 @@ def lower_bounds(target: Target, reference: Reference, touching: Touching) -> Lo
     upper = beta * (values + GAP_ENLARGEMENT * (1.0 + np.abs(values)))
     rounded = np.nextafter(upper.astype(np.float32), np.float32(np.inf))
     gradient, hessian = full.gradient - gap.gradient, full.hessian - gap.hessian
-    sums = reference._replace(gradient=gradient, hessian=hessian, order=2)
+    sums = reference.quadratic()._replace(gradient=gradient, hessian=hessian)
     return LowerBounds(target, touching, sums, rounded)
 
 

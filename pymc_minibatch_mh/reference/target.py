@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import pymc as pm
@@ -74,6 +75,8 @@ class Target:
 
     #: Index in the context's addresses of the variables that are not part of the position.
     OTHERS_SLOT = OTHERS_SLOT
+    #: Whether a forecast may raise the order of control variates from 2 to 3.
+    chooses_order = False
 
     def __init__(
         self,
@@ -92,7 +95,14 @@ class Target:
     def __reduce__(self) -> tuple:
         """Settings and model, without compiled functions and addresses."""
         compiled = self.compiled.without_functions()
-        return type(self), (compiled, self.taylor_order, self.inverse_temperature, self.covariance)
+        settings = self.taylor_order, self.inverse_temperature, self.covariance
+        return type(self), (compiled, *settings), {"chooses_order": self.chooses_order}
+
+    def at_order(self, order: int) -> Self:
+        """The same posterior, with control variates of another order."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, taylor_order=order)
+        return other
 
     @property
     def row_functions(self) -> list[RowFunction] | BoundsError:

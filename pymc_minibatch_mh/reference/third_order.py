@@ -10,8 +10,9 @@ from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.structure.row_function import RowFunction
 
-#: Maximum number of coordinates, as a sum over rows takes their cube of numbers.
-MAX_SIZE = 128
+#: Maximum number of coordinates, as a sum over rows takes their cube of numbers; and of
+#: coefficients of a row, for an order that is chosen by forecast.
+MAX_SIZE, MAX_COEFFICIENTS = 128, 16
 
 
 def objection_to_third_order(functions: Sequence[RowFunction] | BoundsError, size: int) -> str:
@@ -26,6 +27,14 @@ def objection_to_third_order(functions: Sequence[RowFunction] | BoundsError, siz
         if kinks_of(function.exprs, function.root):
             return f"{function.name!r} has kinks"
     return ""
+
+
+def has_few_coefficients(functions: Sequence[RowFunction] | BoundsError) -> bool:
+    """Whether third derivatives of all rows are summed, and evaluated, quickly."""
+    if isinstance(functions, BoundsError):
+        return False
+    counts = (sum(len(form.terms) for form in f.arguments) for f in functions)
+    return max(counts, default=0) <= MAX_COEFFICIENTS
 
 
 def with_cubic_terms(reference: Reference, full_data: FullData) -> Reference:
