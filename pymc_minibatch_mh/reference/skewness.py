@@ -30,16 +30,16 @@ from pymc_minibatch_mh.reference.target import Target
 
 #: Maximum number of coordinates; minimum number of points of a sweep; maximum number of sweeps.
 MAX_SIZE, MIN_POINTS, MAX_SWEEPS = 128, 32, 6
-#: Maximum number of rows whose Hessians a sweep evaluates, and whose values forecasts evaluate.
-SWEEP_READS, FORECAST_READS = 20_000_000, 20_000_000
+#: Maximum number of rows that a sweep, the first forecast and each later one evaluate.
+SWEEP_READS, FIRST_READS, FORECAST_READS = 20_000_000, 4_000_000, 20_000_000
 #: Shift and relative change of variances below which sweeps end; limits of such a change.
 SETTLED, AGREES, MAX_CHANGE = 0.1, 0.15, 3.0
 #: Sum of squared coefficients that a map leaves out.
 NEGLIGIBLE = 3e-4
-#: Draws of the first forecast and of the second; seed of all random numbers.
-FEW, MANY, SEED = 32, 300, 20_261_130
-#: Standard deviation of log π - log q below which a normal proposal suffices.
-NEAR_NORMAL = 0.3
+#: Draws of the first forecast, at least and at most, and of later ones at most; seed of all draws.
+LEAST, FEW, MANY, SEED = 4, 32, 300, 20_261_130
+#: Standard deviation of log π - log q, and acceptance rate, with which base coordinates suffice.
+NEAR_NORMAL, ACCEPTED = 0.3, 0.9
 #: Minimum gain in the acceptance rate of independence proposals.
 WORTH = 0.03
 
@@ -185,7 +185,10 @@ def skew_map(
         tilt = tilt - reference.inverse_temperature * reference.gradient
         base = _TabledBase(target, reference, remainders, tables, tilt)
     white = rng.standard_normal((MANY, size))
-    if np.std(_log_weights(base, base.to_position, white[:FEW])) < NEAR_NORMAL:
+    first = white[: int(np.clip(FIRST_READS // n_rows, LEAST, FEW))]
+    logs = _log_weights(base, base.to_position, first)
+    near_normal = np.isfinite(logs).all() and logs.std() < NEAR_NORMAL
+    if near_normal or independent_acceptance(logs) > ACCEPTED:
         return None
     normal = variational(base.slopes, size)
     return None if normal is None else _best(base, base.map_of(normal), white)
@@ -220,11 +223,13 @@ def _log_weights(
         if np.isfinite(density):
             density += beta * base.target.log_likelihood(position)
         logs.append(density - log_volume + 0.5 * z @ z)
-    return np.array(logs)
+    return np.where(np.isfinite(logs), logs, -np.inf)
 
 
 def independent_acceptance(log_weights: np.ndarray) -> float:
     """Stationary acceptance rate of independence proposals from their draws' log π - log q."""
+    if not (log_weights > -np.inf).any():
+        return 0.0
     weights = np.sort(np.exp(log_weights - log_weights.max()))
     total, ranks = weights.sum(), np.arange(weights.size)
     return float((weights * (2 * (weights.size - ranks) - 1)).sum() / (weights.size * total))

@@ -220,6 +220,11 @@ def test_acceptance_rates_are_those_of_all_pairs():
     pairs = np.minimum(1.0, weights[None, :] / weights[:, None]).mean(axis=1)
     expected = weights @ pairs / weights.sum()
     assert independent_acceptance(logs) == pytest.approx(expected)
+    # Draws of zero density are never accepted, and leave others as they are.
+    nowhere = np.full(40, -np.inf)
+    both = independent_acceptance(np.concatenate([logs, nowhere]))
+    assert both == pytest.approx(0.5 * expected)
+    assert independent_acceptance(nowhere) == 0.0
 
 
 def rare(events=25, rows=20_000):
@@ -249,7 +254,9 @@ def log_weights(step, place, count=300):
     return np.array(logs)
 
 
-def test_a_skewed_posterior_is_proposed_by_its_map(skewed_step):
+def test_a_skewed_posterior_is_proposed_by_its_map():
+    with rare():
+        skewed_step = TunaMH()
     plan = skewed_step.plan
     assert plan.scale_conditional is None
     assert plan.skew_map is not None
