@@ -2,7 +2,8 @@
 
 ``PYTHONPATH=. python -m benchmarks.small_groups [PROBLEM ...] [--rival]`` prints a line of a table
 for each problem, by default of all. A problem is ``FAMILY,ROWS,GROUPS,TAU``, of which the family
-``rare`` is ``logit`` with one event in 137 rows. One chain; seconds are
+``rare`` is ``logit`` with one event in 137 rows, and ``slopes`` has two effects of each group, with
+the correlation .8. One chain; seconds are
 those of the processor, and figures medians of ``--repeats`` runs. With ``--rival`` the same model
 also has its effects accepted one at a time, once. With ``--parquet FOLDER`` rows are in a Parquet
 file there, sorted by group, such as ``logit,2000000,100000,.8``.
@@ -23,7 +24,7 @@ from scipy.special import expit
 
 from pymc_minibatch_mh import Rows, TunaMH, sample
 
-TUNE, DRAWS, RIVAL_DRAWS, EFFECT_DRAWS = 500, 50_000, 1_000, 50
+TUNE, RIVAL_DRAWS, EFFECT_DRAWS = 500, 1_000, 50
 PROBLEMS = (
     "logit,100000,15000,.8",
     "logit,100000,15000,.2",
@@ -33,6 +34,7 @@ PROBLEMS = (
     "logit,100000,50000,.8",
     "logit,10000,1500,.8",
     "logit,10000,1500,.2",
+    "slopes,3000,500,.8",
 )
 SHARED = ["level", "b", "tau"]
 #: Logits of a typical row.
@@ -70,6 +72,8 @@ class Problem:
         rng = np.random.default_rng(1)
         g, x = rng.integers(0, self.groups, self.rows), rng.normal(size=(self.rows, 4))
         effect = self.tau * rng.normal(size=self.groups)
+        if self.family == "slopes":
+            return self.model_of_slopes(rng, g, x, effect)
         eta = LEVELS.get(self.family, -0.5) + x @ [0.3, 0.2, -0.2, 0.1] + effect[g]
         if self.family in ("logit", "rare"):
             y = rng.random(self.rows) < expit(eta)
@@ -90,6 +94,19 @@ class Problem:
                 pm.Poisson("y", pm.math.exp(mean), observed=y)
             else:
                 pm.StudentT("y", nu=4.0, mu=mean, sigma=1.0, observed=y)
+        return model
+
+    def model_of_slopes(self, rng, g, x, effect):
+        """Logistic regression with an effect of each group, and a slope that goes with it."""
+        slope = 0.8 * effect + 0.6 * self.tau * rng.normal(size=self.groups)
+        eta = -0.5 + x @ [0.3, 0.2, -0.2, 0.1] + effect[g] + slope[g] * x[:, 0]
+        with pm.Model() as model:
+            level, b = pm.Normal("level", 0.0, 2.0, shape=2), pm.Normal("b", 0.0, 2.0, shape=3)
+            sd = pm.HalfNormal.dist(1.0, shape=2)
+            tau, _, _ = pm.LKJCholeskyCov("tau", n=2, eta=2.0, sd_dist=sd)
+            z = pm.MvNormal("z", level, chol=tau, shape=(self.groups, 2))
+            mean = x[:, 1:] @ b + z[g, 0] + z[g, 1] * x[:, 0]
+            pm.Bernoulli("y", logit_p=mean, observed=rng.random(self.rows) < expit(eta))
         return model
 
 
@@ -116,14 +133,14 @@ def seconds_of_effects(step):
     return (both[1] - both[2]) / EFFECT_DRAWS
 
 
-def measure(problem, seed):
+def measure(problem, seed, draws):
     """Step, and figures of one run by the name of their column."""
     model = problem.model()
     began = time.process_time()
     step = TunaMH(model=model, blocks="groups")
     built = time.process_time() - began
-    trace, seconds = timed(step, DRAWS, random_seed=seed, effects=False, var_names=SHARED)
-    update, ess = seconds / (DRAWS + TUNE), least_ess(trace)
+    trace, seconds = timed(step, draws, random_seed=seed, effects=False, var_names=SHARED)
+    update, ess = seconds / (draws + TUNE), least_ess(trace)
     stats = trace.sample_stats
     return step, {
         "set-up, s": built,
@@ -152,9 +169,9 @@ def of_rival(problem):
     }
 
 
-def line(problem, repeats, rival):
+def line(problem, repeats, draws, rival):
     """Cells of a line, medians over runs."""
-    runs = [measure(problem, seed) for seed in range(repeats)]
+    runs = [measure(problem, seed, draws) for seed in range(repeats)]
     choice = runs[0][0].plan.choice
     cells = {
         "model": problem.family,
@@ -176,11 +193,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("problem", nargs="*", default=PROBLEMS)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--draws", type=int, default=50_000)
     parser.add_argument("--rival", action="store_true")
     parser.add_argument("--parquet", default="", metavar="FOLDER")
     asked = parser.parse_args()
     for k, name in enumerate(asked.problem):
-        cells = line(Problem.named(name, asked.parquet), asked.repeats, asked.rival)
+        cells = line(Problem.named(name, asked.parquet), asked.repeats, asked.draws, asked.rival)
         if k == 0:
             print(f"| {' | '.join(cells)} |\n|{' --- |' * len(cells)}", flush=True)
         print(f"| {' | '.join(cells.values())} |", flush=True)
