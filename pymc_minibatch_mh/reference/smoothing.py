@@ -27,6 +27,8 @@ from pymc_minibatch_mh.reference.mode import (
 )
 from pymc_minibatch_mh.reference.prior_kinks import HALF_WIDTH
 
+#: Maximum number of coordinates: each costs two passes over all rows in a step.
+MAX_SIZE = 150
 #: Maximum number of steps; maximum number of halvings of one.
 MAX_STEPS, MAX_HALVINGS = 100, 12
 #: Maximum factor by which a variance changes in a step; by which it may still change at the end.
@@ -51,6 +53,13 @@ def find_smoothed(
 
     The coordinates `jumping` decide where rows jump; the precision has no entries beside them.
     """
+    if start.size > MAX_SIZE:
+        raise ModeError(
+            f"{', '.join(map(repr, names[:3]))}, ...: observations have kinks, and their centre is "
+            f"an average along each of {start.size:,} coordinates, which is built for up to "
+            f"{MAX_SIZE}. Use fewer groups, or a smooth log-likelihood, such as "
+            "w * pt.softplus(x / w) instead of pt.maximum(x, 0) with a width w."
+        )
     density, few = Density(full_data, inverse_temperature), rows_of_few(full_data, start.size, rng)
     precision = precision_of_scores(full_data, start, inverse_temperature, rng)
     if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 0.0:

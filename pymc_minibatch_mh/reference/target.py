@@ -201,15 +201,17 @@ class Target:
     ) -> Mode:
         """Mode of a density whose kinks do not matter, or else its centre averaged over them."""
         beta, names = self.inverse_temperature, self.factorization.coordinate_names
-        few = rows_of_few(self.full_data, start.size, rng)
-        try:
-            if few is not None:
-                self.mode_of_few(start, few, COARSE_TOLERANCE)
-            mode = self._smooth_mode(start, rng, tolerance)
-            if is_averaged(self.full_data, mode, beta):
-                return mode
-        except ModeError:
-            pass
+        here = self.full_data.likelihood(start, hessian=True)
+        if not ((np.diag(here.hessian) == 0.0) & (here.gradient != 0.0)).any():
+            try:
+                few = rows_of_few(self.full_data, start.size, rng)
+                if few is not None:
+                    self.mode_of_few(start, few, COARSE_TOLERANCE)
+                mode = self._smooth_mode(start, rng, tolerance)
+                if is_averaged(self.full_data, mode, beta):
+                    return mode
+            except ModeError:
+                pass
         jumping = self._jumping
         if not self._is_smooth_between_jumps(start, jumping):
             return find_smoothed(self.full_data, start, beta, names, rng, jumping)

@@ -10,6 +10,7 @@ from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.reference import full_data
 from pymc_minibatch_mh.reference.marginal import mode_near_mean
 from pymc_minibatch_mh.reference.mode import find_centre, find_mode
+from pymc_minibatch_mh.reference.smoothing import find_smoothed
 from reference.formulas import derivatives, logistic_passes, quadratic
 
 N, SIZE = 600, 5
@@ -105,3 +106,11 @@ def test_rows_that_all_pull_one_way_have_no_scale():
     passes.X = np.column_stack([np.ones(passes.n_rows), np.zeros(passes.n_rows)])
     with pytest.raises(ModeError, match=r"^'a', 'b': no scale was found.*proper, informative"):
         find_centre(passes, np.zeros(2), 1.0, ["a", "b"], np.random.default_rng(0))
+
+
+def test_kinks_in_many_coordinates_are_refused_at_once():
+    names = [f"effect[{k}]" for k in range(200)]
+    with pytest.raises(
+        ModeError, match=r"^'effect\[0\]'.*an average along each of 200 coordinates"
+    ):
+        find_smoothed(Kinked(), np.zeros(200), 1.0, names, np.random.default_rng(0))
