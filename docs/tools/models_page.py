@@ -38,10 +38,10 @@ def line(name, result):
     """Return the cells of a model."""
     report = MODELS[name]
     cells = [f"{report.kind} (`{name}`)", report.source]
+    if "refused" in result:
+        return [*cells, "none", *["–"] * 6]
     if "ended" in result:
         return [*cells, f"`{result['step']}`", *["–"] * 5, f"above {result['ended']}"]
-    if "setup_seconds" not in result:
-        return [*cells, "none", *["–"] * 6]
     return [
         *cells,
         f"`{result['step']}`",
@@ -54,14 +54,25 @@ def line(name, result):
     ]
 
 
-def refusals(results):
-    """Return a list of what steps refused, and in how many seconds."""
+def outcome(result):
+    """Return what became of a step that is not in the table."""
+    if "refused" in result:
+        seconds, message = result["refused"]
+        return f"refused in {seconds:.1f} s: {message}"
+    if "ended" in result:
+        return f"not done after {result['ended']} s"
+    draws = f"{result['ess']:,.0f} effective draws, R-hat {result['rhat']:.3f}"
+    return f"{share(result)} rows per update, {draws}"
+
+
+def others(results):
+    """Return a list of what became of the other step, where there are two, and of refusals."""
     lines = [
-        f"- `{name}`, by `{step}` in {seconds:.1f} s: {message}\n"
+        f"- `{name}`, by `{step}`: {outcome(figures)}\n"
         for name, result in results.items()
         for step in ("TunaMH", "PenaltyMH")
-        for seconds, message in [result.get(f"refused_by_{step}", (0.0, ""))]
-        if message
+        for figures in [result.get(step, result if step == result["step"] else {})]
+        if step in result or "refused" in figures
     ]
     return "\n" + "".join(lines) if lines else ""
 
@@ -69,7 +80,7 @@ def refusals(results):
 def filled(page, results):
     """Return a page with its table made anew."""
     rows = [line(name, result) for name, result in results.items()]
-    made = markdown(HEAD, rows) + refusals(results)
+    made = markdown(HEAD, rows) + others(results)
     return MARKED.sub(lambda match: match[1] + made + match[2], page)
 
 

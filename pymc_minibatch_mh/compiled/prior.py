@@ -69,6 +69,9 @@ from pymc_minibatch_mh.native.library import FunctionAt
 
 #: Maximum number of entries per array, and of scalar operations, in a small prior part.
 MAX_ENTRIES, MAX_OPERATIONS = 200, 600
+#: Maximum number of coordinates of a prior part whose Hessian is a graph, evaluated in Python: its
+#: products with all directions take milliseconds each, and its gradient is not evaluated alone.
+MAX_COORDINATES = 60
 _REWRITES = RewriteDatabaseQuery(
     include=["canonicalize", "stabilize", "specialize", "local_check_parameter_to_ninf_switch"],
     exclude=["fusion", "inplace", "BlasOpt", "cxx_only"],
@@ -132,7 +135,7 @@ class GraphPrior:
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
     ) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient and Hessian; the Hessian is empty unless requested."""
-        if self._product is None or position.size > MAX_ENTRIES:
+        if self._product is None or position.size > MAX_COORDINATES:
             return self._by_differences(position, others, hessian=hessian)
         # PyTensor's loops in Python reject empty arrays, so at least one direction is passed.
         directions = np.eye(position.size)[: position.size if hessian else 1]
