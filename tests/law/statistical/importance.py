@@ -8,20 +8,21 @@ DRAWS, WEIGHTED = 3_000, 3_000
 
 
 def importance_moments(model, plan, rng):
-    """Return mean and standard deviation of positions, and the effective number of draws."""
+    """Return mean and standard deviation of value variables, and the effective number of draws."""
     reference, parts = plan.reference, plan.target.factorization
     white = rng.standard_t(7, (WEIGHTED, reference.centre.size))
     positions = reference.centre + white @ reference.factor.T
-    density, values = model.compile_logp(), parts.values(positions.T).T
+    density, values = model.compile_logp(), parts.values(positions)
     logs = [
         float(density({b.name: x[b.start : b.stop].reshape(b.shape) for b in parts.blocks}))
+        + parts.log_jacobian(position)
         + 4.0 * np.log1p(z**2 / 7.0).sum()
-        for x, z in zip(values, white, strict=True)
+        for x, position, z in zip(values, positions, white, strict=True)
     ]
     weights = np.exp(logs - np.max(logs))
     weights /= weights.sum()
-    mean = weights @ positions
-    return mean, np.sqrt(weights @ (positions - mean) ** 2), 1.0 / (weights**2).sum()
+    mean = weights @ values
+    return mean, np.sqrt(weights @ (values - mean) ** 2), 1.0 / (weights**2).sum()
 
 
 def assert_draws_follow(model, step):
