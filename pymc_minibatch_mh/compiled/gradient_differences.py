@@ -26,7 +26,9 @@ def hessian_by_differences(
     for k, coordinate in enumerate(position):
         step = STEP * max(1.0, abs(coordinate))
         derivative = column(k, step)
-        if step * np.sqrt(abs(derivative[k])) > MAX_DEVIATION:
+        is_long = step * np.sqrt(abs(derivative[k])) > MAX_DEVIATION
+        # An infinite slope stays what it is: no shorter step tells its curvature.
+        if is_long and np.isfinite(derivative[k]):
             derivative = column(k, MAX_DEVIATION / np.sqrt(abs(derivative[k])))
         columns.append(derivative)
     products = np.reshape(columns, (position.size, position.size))

@@ -107,6 +107,12 @@ def test_hessians_are_those_of_a_function_whatever_the_units():
     )
 
 
+def test_an_infinite_slope_has_an_infinite_curvature():
+    hessian = hessian_by_differences(lambda x: np.where(x > 1.0, np.inf, -x), np.array([1.0, 0.0]))
+    assert hessian[0, 0] == np.inf
+    np.testing.assert_allclose(hessian[1], [0.0, -1.0])
+
+
 def test_derivatives_of_all_rows_are_the_exact_ones(step):
     of_rows = step.target.full_data
     assert of_rows.rows.without_second == "Slope"
