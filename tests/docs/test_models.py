@@ -19,7 +19,7 @@ SAMPLED = {
 
 
 def test_the_page_shows_the_results():
-    assert list(STORED) == list(MODELS)
+    assert [name for name in MODELS if name in STORED] == list(STORED)
     assert filled(PAGE_NOW, STORED) == PAGE_NOW
     name = next(iter(STORED))
     assert filled(PAGE_NOW, STORED | {name: SAMPLED}) != PAGE_NOW
@@ -79,7 +79,7 @@ def test_models_are_described(name):
     report = MODELS[name]
     assert report.kind
     assert report.source
-    assert name in PAGE_NOW
+    assert (name in PAGE_NOW) == (name in STORED)
 
 
 @pytest.mark.slow
