@@ -10,7 +10,7 @@ from law.statistical.budget import FAR
 from proposals.proposing import CENTRE, FACTOR, proposed
 from proposals.test_by_scales import tables
 from proposals.test_by_scales import white_of as white_of_tables
-from pymc_minibatch_mh import Laplace, Mixture, TunaMH
+from pymc_minibatch_mh import BarkerMinibatchMH, Laplace, Mixture, PenaltyMH, TunaMH
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.native.skew_map import BEND, MAX_BEND, MEAN_OF_ROOT, SkewMap
 from pymc_minibatch_mh.proposals.mixture import MixtureNumbers, TransformedNumbers
@@ -300,3 +300,16 @@ def test_draws_by_the_map_are_those_of_importance_sampling(skewed_step):
         order = np.argsort(values)
         low = values[order][np.searchsorted(np.cumsum(weights[order]), 0.01)]
         assert np.mean(own < low) == pytest.approx(0.01, abs=0.005)
+
+
+def test_saved_steps_and_approximate_methods_have_the_same_map(skewed_step, tmp_path):
+    skewed_step.save(tmp_path / "step.npz")
+    with rare():
+        again = TunaMH(prepared=tmp_path / "step.npz")
+        others = PenaltyMH(), BarkerMinibatchMH()
+    record = Mixture().record(3)
+    for step in (again, *others):
+        linked = Mixture().linked(record, step.plan)
+        assert isinstance(linked, TransformedNumbers)
+        for values, expected in zip(linked.map, skewed_step.plan.skew_map, strict=True):
+            assert np.array_equal(values, expected)
