@@ -1,7 +1,9 @@
-"""Choice between logarithms and reciprocals of shape parameters: docs/background/derivation.md.
+"""Choice of coordinates for variables that may be at an end: docs/background/derivation.md.
 
 Each is judged around the mode of a subsample, by the number of observations that an update would
 evaluate, and by the distance of the posterior from the truncated normal proposal distribution.
+Logarithms and log-odds are replaced only if their posterior has a tail that their normal
+approximation lacks.
 """
 
 from collections.abc import Mapping
@@ -15,8 +17,13 @@ from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import BoundsError, ModeError
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, reference_at
+from pymc_minibatch_mh.reference.tails import Tails
 from pymc_minibatch_mh.reference.target import Target
-from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shape_variables
+from pymc_minibatch_mh.reparametrize.inverse_shape import (
+    in_inverse_shape,
+    shape_variables,
+    variables_with_ends,
+)
 
 #: Number of evenly spaced observations in the subsample.
 SUBSAMPLE_ROWS = 20_000
@@ -29,18 +36,22 @@ POWERS = (1, 2)
 #: Maximum number of shapes that are tried, and of parameters of a model with trials: with more,
 #: each trial would take minutes.
 MAX_SHAPES, MAX_PARAMETERS = 4, 300
+#: Efficiency along a coordinate below which its logarithm is replaced; entries that are measured.
+MIN_TAIL_EFFICIENCY, MAX_ENTRIES = 0.5, 8
 
 
-def choose_shape_parametrization(
-    model: CompiledModel, point: Mapping[str, np.ndarray]
-) -> CompiledModel:
-    """Model with reciprocals of shape parameters as coordinates, if these are much cheaper.
+def choose_parametrization(model: CompiledModel, point: Mapping[str, np.ndarray]) -> CompiledModel:
+    """Model in other coordinates of shapes and of variables near an end, if much cheaper.
 
     The search for the mode starts at `point`.
     """
-    best, cost, options = model, -1.0, model.compile_kwargs
     if model.factorization.size > MAX_PARAMETERS:
-        return best
+        return model
+    return _choose_for_ends(_choose_for_shapes(model, point), point)
+
+
+def _choose_for_shapes(model: CompiledModel, point: Mapping[str, np.ndarray]) -> CompiledModel:
+    best, cost, options = model, -1.0, model.compile_kwargs
     for name in shape_variables(model.factorization)[:MAX_SHAPES]:
         tried = (in_inverse_shape(best.factorization, name, power) for power in POWERS)
         others = [CompiledModel(found, options) for found in tried if found is not None]
@@ -54,6 +65,50 @@ def choose_shape_parametrization(
     return best
 
 
+def _choose_for_ends(model: CompiledModel, point: Mapping[str, np.ndarray]) -> CompiledModel:
+    best, options, left = model, model.compile_kwargs, MAX_SHAPES
+    for name, powers in variables_with_ends(model.factorization).items():
+        tried = (in_inverse_shape(best.factorization, name, power) for power in powers)
+        others = [CompiledModel(found, options) for found in tried if found is not None]
+        if not others or not left:
+            continue
+        left -= 1
+        efficiency = _least_tail_efficiency(best, point, name)
+        if efficiency >= MIN_TAIL_EFFICIENCY:
+            continue
+        costs = [_draw_cost(other, point) for other in others]
+        least = int(np.argmin(costs))
+        if MIN_GAIN * costs[least] * efficiency < _draw_cost(best, point):
+            best = others[least]
+    return best
+
+
+def _least_tail_efficiency(
+    model: CompiledModel, point: Mapping[str, np.ndarray], name: str
+) -> float:
+    """Least efficiency of the normal approximation along entries of a variable; 0 if unknown."""
+    target = Target(model)
+    target.condition_on(point)
+    try:
+        rows, reference = _reference_of_few(target, point)
+    except ModeError:
+        return 0.0
+    block = next(block for block in target.factorization.blocks if block.name == name)
+    places = range(block.start, min(block.stop, block.start + MAX_ENTRIES))
+    tails = Tails.around(target, reference, rows)
+    lines = np.eye(target.factorization.size)[list(places)]
+    return min(map(tails.efficiency_along, lines))
+
+
+def _reference_of_few(
+    target: Target, point: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray, Reference]:
+    """Evenly spaced rows, and the expansion around their mode; ModeError if there is none."""
+    rows = np.unique(target.spread(SUBSAMPLE_ROWS))
+    mode = target.mode_of_few(target.factorization.ravel(point), rows, COARSE_TOLERANCE)
+    return rows, reference_at(mode, 2, target.source.n_rows / rows.size)
+
+
 def _draw_cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
     """Cost of an effective draw, in evaluated observations; infinite if unknown."""
     functions = model.row_functions
@@ -61,11 +116,9 @@ def _draw_cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
         return np.inf
     target = Target(model)
     count = target.source.n_rows
-    rows = np.unique(np.linspace(0, count - 1, min(SUBSAMPLE_ROWS, count)).astype(np.int64))
     target.condition_on(point)
     try:
-        mode = target.mode_of_few(target.factorization.ravel(point), rows, COARSE_TOLERANCE)
-        reference = reference_at(mode, 2, count / rows.size)
+        _, reference = _reference_of_few(target, point)
         # The metric belongs to the posterior of all rows; bounds are of rows with weight one.
         support = target.factorization.lower, target.factorization.upper
         plain = reference._replace(inverse_temperature=1.0)

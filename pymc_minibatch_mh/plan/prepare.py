@@ -27,7 +27,7 @@ from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.file import read
 from pymc_minibatch_mh.plan.groups import integrated_plan
 from pymc_minibatch_mh.plan.identity import WatchedModel, key_of_reference
-from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
+from pymc_minibatch_mh.plan.parametrization import choose_parametrization
 from pymc_minibatch_mh.plan.plan import (
     TOGETHER,
     EffectMoves,
@@ -290,7 +290,7 @@ def read_model(
         _known[model] = found
     require_possible(found.compiled, requirements)
     if not found.chosen:
-        found.compiled, found.chosen = choose_shape_parametrization(found.compiled, point), True
+        found.compiled, found.chosen = choose_parametrization(found.compiled, point), True
     return found
 
 

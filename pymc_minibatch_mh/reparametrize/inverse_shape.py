@@ -1,4 +1,9 @@
-"""Coordinates κ = 1/shape or 1/√shape for shape parameters of gamma functions."""
+"""Coordinates κ for variables that data may not tell from an end of their support.
+
+κ = 1/shape or 1/√shape for shape parameters of gamma functions, which may be infinite; a positive
+variable instead of its logarithm, and the odds of a probability or their reciprocal instead of
+their logarithm. Observations have to be smooth at κ = 0.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +16,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expressions.graph import Affine, Expr, ExprGraph
+from pymc_minibatch_mh.expressions.graph import Affine, Expr, ExprGraph, coordinates_at
 from pymc_minibatch_mh.expressions.patterns import (
     affines_in,
     constant_value,
@@ -27,8 +32,22 @@ from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.reparametrize.base import reparametrize_by
 from pymc_minibatch_mh.reparametrize.reciprocal_rows import write_in_reciprocals
 from pymc_minibatch_mh.structure.predictors import single_coordinate
-from pymc_minibatch_mh.structure.row_function import LoweredRow, lowered_rows
+from pymc_minibatch_mh.structure.row_function import (
+    LoweredRow,
+    RowData,
+    RowFunction,
+    lowered_rows,
+)
 
+#: Maximum number of observations by which branches are found that none of them takes.
+MAX_READ = 20_000
+#: Powers of κ at the ends of a variable, by its transform: lower end -1, upper end 1.
+END_POWERS = {"_log__": (-1,), "_logodds__": (-1, 1), "_interval__": (-1, 1)}
+_END_LABELS = {
+    ("_log__", -1): "{0}, not log {0}",
+    ("_logodds__", -1): "{0}/(1 - {0})",
+    ("_logodds__", 1): "(1 - {0})/{0}",
+}
 #: Names of κ by power (2: square root), for an unbounded shape and for one in an interval.
 _LABELS = {1: "1/{}", 2: "1/√{}"}
 _INTERVAL_LABELS = {1: "(upper - {0})/({0} - lower)", 2: "√((upper - {0})/({0} - lower))"}
@@ -39,7 +58,8 @@ class InverseShape(Bijection):
     """Coordinates κ = exp(-v/power) instead of v, elementwise: 1/shape, or 1/√shape.
 
     Data may not tell a large shape exp(v), for example of a negative binomial, from an infinite
-    one. An infinite shape is κ = 0, the lower end of the support.
+    one. An infinite shape is κ = 0, the lower end of the support. With a negative power, κ = 0 is
+    the lower end of exp(v).
     """
 
     power: float
@@ -89,11 +109,32 @@ def shape_variables(factorization: Factorization) -> list[str]:
     ]
 
 
-def in_inverse_shape(factorization: Factorization, name: str, power: int) -> Factorization | None:
-    """Factorization in the reciprocal of a shape, or its root, besides its other bijections.
+def variables_with_ends(factorization: Factorization) -> dict[str, tuple[int, ...]]:
+    """Value variables that are logarithms or log-odds in observations, with powers of their κ."""
+    try:
+        rows = lowered_rows(factorization)
+    except BoundsError:
+        return {}
+    terms = [term for row in rows for x in affines_in(row.root) for term in x.terms]
+    places = {k for term in terms for k in coordinates_at(term.place)}
+    places -= set().union(*(one.coordinates for one in factorization.maps))
+    return {
+        block.name: END_POWERS[_transform_of(block)]
+        for block, _ in factorization.real_blocks
+        if _transform_of(block) and places.intersection(range(block.start, block.stop))
+    }
 
-    `name` is the value variable that is the shape's logarithm; power 2 takes the reciprocal's root.
-    None if observations are not smooth in it, or another bijection depends on the shape.
+
+def _transform_of(block: Block) -> str:
+    """End of a value variable's name that says its transform; empty for others."""
+    return next((end for end in END_POWERS if block.name.endswith(end)), "")
+
+
+def in_inverse_shape(factorization: Factorization, name: str, power: int) -> Factorization | None:
+    """Factorization in the coordinate κ of a variable, besides its other bijections.
+
+    `name` is the value variable v; power 2 takes the root of a reciprocal. None if observations are
+    not smooth in κ, or another bijection depends on v.
     """
     block = next(block for block in factorization.blocks if block.name == name)
     places = np.arange(block.start, block.stop)
@@ -106,7 +147,9 @@ def in_inverse_shape(factorization: Factorization, name: str, power: int) -> Fac
 
 def _shape_label(factorization: Factorization, block: Block, power: int) -> str:
     """Name of κ; for an interval variable in terms of its ends."""
-    name = factorization.name_at(block.start)
+    name, transform = factorization.name_at(block.start), _transform_of(block)
+    if power < 0 or (transform, power) in _END_LABELS:
+        return _END_LABELS.get((transform, power), f"exp({block.name})").format(name)
     if name == block.name:
         return _LABELS[power].format(f"exp({name})")
     if not block.name.endswith("_interval__"):
@@ -133,11 +176,27 @@ def _shifted_coordinates(expr: Expr) -> range:
 
 
 def _is_smooth(row: LoweredRow) -> bool:
-    """Whether no operation is infinite at κ = 0."""
+    """Whether no operation is infinite at κ = 0, in branches that an observation takes."""
     return not any(
         is_a(expr, scalar.Log, scalar.Reciprocal) and _is_of_reciprocal(row, expr.inputs[0])
-        for expr in subexpressions(row.root)
+        for branch in _taken_branches(row)
+        for expr in subexpressions(branch)
     )
+
+
+def _taken_branches(row: LoweredRow) -> Iterator[Expr]:
+    """Branches of nested choices by data, without those that none of the first rows takes."""
+    term, waiting = row.term, [row.root]
+    columns = tuple(column for column, _ in term.batches)
+    function = RowFunction(term.name, term.n_rows, columns, row.root, (), row.exprs)
+    data = RowData(function, slice(0, min(term.n_rows, MAX_READ)))
+    while waiting:
+        expr = waiting.pop()
+        if is_a(expr, scalar.Switch) and expr.inputs[0].is_data:
+            ways = zip(data.where(expr.inputs[0]), expr.inputs[1:], strict=True)
+            waiting += [branch for rows, branch in ways if rows.size]
+        else:
+            yield expr
 
 
 def _is_of_reciprocal(row: LoweredRow, expr: Expr) -> bool:

@@ -8,7 +8,7 @@ from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.plan.bound_sources import DerivedBounds
 from pymc_minibatch_mh.plan.dense import DensePlan
-from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
+from pymc_minibatch_mh.plan.parametrization import choose_parametrization
 from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.reference.full_data import BoundedMove
 from pymc_minibatch_mh.reference.log_coordinates import LogFullData, with_logs
@@ -21,7 +21,7 @@ FAR = {POISSON: negative_binomial, NORMAL: student}
 
 def chosen(model):
     """Return a model in the coordinates that are chosen for its shapes."""
-    return choose_shape_parametrization(CompiledModel(own(model)), model.initial_point())
+    return choose_parametrization(CompiledModel(own(model)), model.initial_point())
 
 
 def words_of(model):
