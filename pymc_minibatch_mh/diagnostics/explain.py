@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
+from scipy.special import chdtrc
 
 from pymc_minibatch_mh.checks import check_flag, check_integer
 from pymc_minibatch_mh.diagnostics.forecast import (
@@ -57,6 +58,7 @@ from pymc_minibatch_mh.native.moves import (
 )
 from pymc_minibatch_mh.plan.method import Promise
 from pymc_minibatch_mh.progress import show_progress
+from pymc_minibatch_mh.reference.tails import can_measure, largest_skewness
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind
 from pymc_minibatch_mh.steps.deterministics import (
@@ -158,6 +160,8 @@ class Explanation:
         How the effects of groups are sampled, and why; empty without such effects.
     given_scales
         Hyperparameters that the proposal draws first, and all others conditionally on them.
+    tails
+        Where bounds end, the largest skewness, and variables whose tail proposals lack.
     """
 
     method: str = ""
@@ -184,6 +188,7 @@ class Explanation:
     effects: str = ""
     given_scales: tuple[str, ...] = ()
     skewness: float | None = None
+    tails: tuple[tuple[str, str], ...] = ()
 
     @property
     def details(self) -> Sheet:
@@ -221,6 +226,7 @@ class Explanation:
             *sheet_section("Control variates", [order, ("centre", self.centre)]),
             *sheet_section("Exactness", self.certificate.lines()),
             *sheet_section("Proposal", self._lines_of_proposal()),
+            *sheet_section("Tails", list(self.tails)),
             *sheet_section(f"Forecast of {self.method}", self.forecast.lines()),
         ]
         if (other := self.approximate) is not None:
@@ -400,6 +406,7 @@ def _explain_step(
         effects=step.plan.reason,
         given_scales=_hyperparameters_first(step, model),
         skewness=step.program.sampler.skewness(step.plan),
+        tails=_explain_tails(step),
     )
 
 
@@ -462,6 +469,24 @@ def _explain_guarantee(step: MinibatchStep, certified: bool) -> str:
     if not certified:
         return "bounds were proved, but an observation exceeded its own"
     return "bounds of all observations are proved, and held in the pilots"
+
+
+def _explain_tails(step: MinibatchStep) -> tuple[tuple[str, str], ...]:
+    """Where bounds end, the largest skewness, and variables whose tail proposals lack."""
+    plan, tables, lines = step.plan, step.tables, []
+    if tables is not None:
+        radius = float(tables.headers[:, 0].max())
+        mass = float(chdtrc(plan.reference.centre.size, radius**2)) if radius > 0.0 else 1.0
+        far = (
+            f"{radius:.2f} posterior sds from the centre; a normal posterior has {mass:.1g} beyond"
+        )
+        lines.append(("bounds end", far if np.isfinite(radius) else "nowhere"))
+    if plan.blocks is None and not plan.integrated and can_measure(plan.target, plan.reference):
+        name, skewness = largest_skewness(plan.target, plan.reference)
+        lines.append(("largest skewness", f"{skewness:.2g}, along {name!r}"))
+    for name, left in plan.heavy_tails.items():
+        lines.append((name, f"a tail that proposals lack: {left:.0%} of their efficiency is left"))
+    return tuple(lines)
 
 
 def _hyperparameters_first(step: MinibatchStep, model: pm.Model) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Plan with a dense precision matrix, and bounds for proposals of all coordinates."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -39,6 +39,7 @@ from pymc_minibatch_mh.plan.plan import (
 from pymc_minibatch_mh.reference.mode import Calibration, calibrate_remainders
 from pymc_minibatch_mh.reference.scale_tables import scale_conditional
 from pymc_minibatch_mh.reference.skewness import skew_map
+from pymc_minibatch_mh.reference.tails import heavy_tails
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.threads import one_thread_of_blas
 
@@ -159,6 +160,14 @@ class DensePlan(Plan):
     def skew_map(self) -> SkewMap | None:
         """Map to a skewed posterior, through the tables of scales if any; None if no gain."""
         return skew_map(self.target, self.reference, self.scale_conditional)
+
+    @cached_property
+    def heavy_tails(self) -> Mapping[str, float]:
+        """Efficiency of proposals along coordinates whose tail they lack."""
+        if self.integrated:
+            # Nodes of integrals over effects hold near the centre only.
+            return {}
+        return heavy_tails(self.target, self.reference, self.scale_conditional)
 
     def completed(self) -> Self:
         """Plan with everything that its method needs; BoundsError if a row has no bound."""

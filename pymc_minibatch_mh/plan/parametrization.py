@@ -67,6 +67,9 @@ def _choose_for_shapes(model: CompiledModel, point: Mapping[str, np.ndarray]) ->
 
 def _choose_for_ends(model: CompiledModel, point: Mapping[str, np.ndarray]) -> CompiledModel:
     best, options, left = model, model.compile_kwargs, MAX_SHAPES
+    if not Target(model).source.in_memory:
+        # Each of some hundred evaluations would read the rows of its subsample again.
+        return best
     for name, powers in variables_with_ends(model.factorization).items():
         tried = (in_inverse_shape(best.factorization, name, power) for power in powers)
         others = [CompiledModel(found, options) for found in tried if found is not None]

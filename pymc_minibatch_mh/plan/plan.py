@@ -172,6 +172,11 @@ class Plan(ABC):
         return None
 
     @property
+    def heavy_tails(self) -> Mapping[str, float]:
+        """Efficiency of proposals along coordinates whose tail they lack; empty if not measured."""
+        return {}
+
+    @property
     def bounds(self) -> AnyTables | PartTables | None:
         """Bounds of rows: tables, or separable bounds; None for methods without bounds."""
         return self.tables

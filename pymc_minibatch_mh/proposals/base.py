@@ -21,6 +21,8 @@ class Proposal(ABC):
 
     #: Whether slice proposals in the likelihood's null space follow updates by default.
     moves_without_rows: bool = True
+    #: Whether proposals are mostly independent of the position, so that tails matter.
+    is_independent: bool = False
 
     @property
     def rests_on(self) -> str:

@@ -134,6 +134,8 @@ class Mixture(Proposal):
         Whether a map of third order makes proposals as skewed as the posterior, if that helps.
     """
 
+    is_independent = True
+
     rho: tuple[float, ...] = LAPLACE_RHO
     walk_weight: float = 0.2
     scale: float | None = None

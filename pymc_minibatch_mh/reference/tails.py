@@ -14,6 +14,8 @@ from functools import cached_property
 import numpy as np
 from scipy.special import logsumexp
 
+from pymc_minibatch_mh.native.elements import ScaleConditional
+from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.full_data import Derivatives
 from pymc_minibatch_mh.reference.target import Target
@@ -24,6 +26,11 @@ REACH, GAP = 8.0, 0.5
 STAY = 300.0
 #: Maximum number of steps back to the ridge at every point; rise of log π that ends them.
 RIDGE_STEPS, SMALL_RISE = 3, 0.1
+#: Distance at which a tail is suspected, and log π/q there; maximum numbers of coordinates and of
+#: rows that find suspects, and of rows that measure these.
+SUSPECTED_AT, SUSPECTED, MAX_COORDINATES, FEW_ROWS, MOST_ROWS = 4.0, 2.0, 64, 2_000, 20_000
+#: Efficiency below which the ESS of short runs is misleading.
+MIN_EFFICIENCY = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +49,17 @@ class Tails:
     covariance: np.ndarray
     slope: np.ndarray
     bend: np.ndarray
+    #: Distribution of independent proposals, if it is not that normal distribution.
+    tables: ScaleConditional | None = None
 
     @classmethod
     def around(
-        cls, target: Target, reference: Reference, rows: np.ndarray, share: float = 1.0
+        cls,
+        target: Target,
+        reference: Reference,
+        rows: np.ndarray,
+        share: float = 1.0,
+        tables: ScaleConditional | None = None,
     ) -> "Tails":
         """Tails around a reference of order 2, for `share` times the sum over `rows`."""
         full, centre, beta = target.full_data, reference.centre, reference.inverse_temperature
@@ -57,7 +71,7 @@ class Tails:
         weight = beta * share
         slope = beta * reference.gradient - weight * shown.gradient
         bend = beta * reference.hessian - weight * shown.hessian
-        return cls(target, rows, weight, centre, mean, covariance, slope, bend)
+        return cls(target, rows, weight, centre, mean, covariance, slope, bend, tables)
 
     @cached_property
     def _precision(self) -> np.ndarray:
@@ -68,20 +82,39 @@ class Tails:
 
         `direction`, shape (d,), has its coefficients. Points outside of the support are left out.
         """
-        axis = self.covariance @ direction / np.sqrt(direction @ self.covariance @ direction)
-        logs = [*self._along_ridge(-axis)[1:], *self._along_ridge(axis)]
-        if not logs:
+        axis, steps = self._axis(direction), np.arange(0.0, REACH + GAP, GAP)
+        logs = [*self._along_ridge(-axis, steps)[1:], *self._along_ridge(axis, steps)]
+        posterior, proposed = np.array(logs).T
+        if np.isneginf(posterior).all():
             return 0.0
-        posterior, normal = np.array(logs).T
-        posterior, normal = posterior - logsumexp(posterior), normal - logsumexp(normal)
-        stays = np.exp(np.minimum(posterior - normal, np.log(STAY)))
+        posterior, proposed = posterior - logsumexp(posterior), proposed - logsumexp(proposed)
+        stays = np.exp(np.minimum(posterior - proposed, np.log(STAY)))
         return 1.0 / float(np.exp(posterior) @ stays)
 
-    def _along_ridge(self, axis: np.ndarray) -> list[tuple[float, float]]:
-        """Log-densities of posterior and proposal on the ridge, from the mean on along an axis."""
+    def is_suspected(self, direction: np.ndarray) -> bool:
+        """Whether the posterior is far above the proposals on either side of a linear function."""
+        axis, steps = self._axis(direction), np.array([0.0, SUSPECTED_AT])
+        for way in (-axis, axis):
+            middle, far = (p - q for p, q in self._along_ridge(way, steps))
+            if not far - middle < SUSPECTED and far > -np.inf:
+                return True
+        return False
+
+    def skewness_along(self, direction: np.ndarray) -> float:
+        """Third derivative of log π along the axis of a linear function, in its sds."""
+        axis = self._axis(direction)
+        slope = axis @ self.density_at(self.mean).gradient
+        ends = [self.density_at(self.mean + way * axis).value for way in (1.0, -1.0)]
+        return float(3.0 * (ends[0] - ends[1] - 2.0 * slope))
+
+    def _axis(self, direction: np.ndarray) -> np.ndarray:
+        return self.covariance @ direction / np.sqrt(direction @ self.covariance @ direction)
+
+    def _along_ridge(self, axis: np.ndarray, steps: np.ndarray) -> list[tuple[float, float]]:
+        """Log-densities of posterior and proposals on the ridge, at steps along an axis."""
         across = self.covariance - np.outer(axis, axis)
         found, away = [], np.zeros(axis.size)
-        for t in np.arange(0.0, REACH + GAP, GAP):
+        for t in steps:
             place = self.mean + t * axis
             here = self.density_at(place + away)
             for _ in range(RIDGE_STEPS if np.isfinite(here.value) else 0):
@@ -92,9 +125,16 @@ class Tails:
                 rise, here, away = new.value - here.value, new, away + step
                 if rise < SMALL_RISE:
                     break
-            step = t * axis + away
-            found.append((here.value, -0.5 * float(step @ self._precision @ step)))
+            found.append((here.value, self._log_proposal(t * axis + away)))
         return found
+
+    def _log_proposal(self, step: np.ndarray) -> float:
+        """Log-density of an independent proposal a step away from the mean, up to a constant."""
+        if self.tables is None:
+            return -0.5 * float(step @ self._precision @ step)
+        white, log_volume = np.empty(step.size), np.empty(1)
+        function("mh_whiten_given_scales")(self.tables, self.mean + step, white, log_volume)
+        return float(log_volume[0] - 0.5 * white @ white)
 
     def density_at(self, position: np.ndarray) -> Derivatives:
         """Log posterior with its gradient; -inf outside of the support."""
@@ -109,3 +149,50 @@ class Tails:
         gradient = prior.gradient + self.weight * rows.gradient + self.slope + curved
         value = value if np.isfinite(gradient).all() and not np.isnan(value) else -np.inf
         return Derivatives(value, gradient, nothing)
+
+
+def heavy_tails(
+    target: Target, reference: Reference, tables: ScaleConditional | None
+) -> dict[str, float]:
+    """Efficiency along coordinates with a tail that proposals lack, by name; often none.
+
+    Coordinates of effects come last, of which only some are measured.
+    """
+    if not can_measure(target, reference):
+        return {}
+    few, more = (_rows_around(target, reference, n, tables) for n in (FEW_ROWS, MOST_ROWS))
+    lines, names = np.eye(reference.centre.size), target.factorization.coordinate_names
+    found = {}
+    for place in _measured_places(target, reference):
+        if few.is_suspected(lines[place]):
+            efficiency = more.efficiency_along(lines[place])
+            if efficiency < MIN_EFFICIENCY:
+                found[names[place]] = efficiency
+    return found
+
+
+def can_measure(target: Target, reference: Reference) -> bool:
+    """Whether tails are measured: around a mode, by expansions of order 2 or 3, for rows in memory."""
+    return reference.order >= 2 and target.covariance is None and target.source.in_memory
+
+
+def largest_skewness(target: Target, reference: Reference) -> tuple[str, float]:
+    """Coordinate along which the posterior is most skewed, and its skewness."""
+    tails, lines = _rows_around(target, reference, MOST_ROWS, None), np.eye(reference.centre.size)
+    names = target.factorization.coordinate_names
+    found = [(k, tails.skewness_along(lines[k])) for k in _measured_places(target, reference)]
+    place, skewness = max(found, key=lambda one: np.nan_to_num(abs(one[1])))
+    return names[place], skewness
+
+
+def _measured_places(target: Target, reference: Reference) -> list[int]:
+    """Coordinates that are measured; effects come last."""
+    free = range(reference.first, reference.centre.size)
+    return sorted(free, key=lambda k: k in target.indexed)[:MAX_COORDINATES]
+
+
+def _rows_around(
+    target: Target, reference: Reference, most: int, tables: ScaleConditional | None
+) -> Tails:
+    rows = np.unique(target.spread(most))
+    return Tails.around(target, reference, rows, target.source.n_rows / rows.size, tables)

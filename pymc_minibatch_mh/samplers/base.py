@@ -84,6 +84,11 @@ class Sampler[P: Plan](ABC):
         return ""
 
     @property
+    def is_independent(self) -> bool:
+        """Whether proposals of all coordinates are mostly independent of the position."""
+        return False
+
+    @property
     def moves_without_rows(self) -> bool:
         """Whether slice updates in the likelihood's null space follow each update by default."""
         return True

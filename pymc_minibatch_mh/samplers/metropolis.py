@@ -38,6 +38,11 @@ class Metropolis(Sampler[Plan]):
         return self.proposal.rests_on
 
     @property
+    def is_independent(self) -> bool:
+        """Whether the proposal is mostly independent of the position."""
+        return self.proposal.is_independent
+
+    @property
     def moves_without_rows(self) -> bool:
         """Whether the proposal allows slice updates between proposals by default."""
         return self.proposal.moves_without_rows

@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 from pymc.stats.convergence import SamplerWarning, WarningType
 from rich.progress import TextColumn
 from rich.table import Column
@@ -217,6 +218,76 @@ def warn_of_many_rows(name: str, program: SamplerSpec) -> None:
         " and ".join(map(repr, names)),
         how,
     )
+
+
+#: Maximum number of coordinates that a warning names.
+MAX_NAMED = 3
+
+
+def warn_of_tails(name: str, program: SamplerSpec) -> None:
+    """Log a warning if the posterior has a tail that independent proposals lack."""
+    found = program.plan.heavy_tails if program.sampler.is_independent else {}
+    if not found:
+        return
+    worst = sorted(found, key=lambda one: found[one])[:MAX_NAMED]
+    others = len(found) - len(worst)
+    _log.warning(
+        "%s: the posterior of %s%s has a tail that proposals lack: %.0f %% of the efficiency is "
+        "left along %r. Draws are as valid as before, but chains visit the tail rarely and stay "
+        "long, so the ESS of a short run is too large. Sample several long chains and compare "
+        "them, use a prior that excludes the tail, or use pm.NUTS().",
+        name,
+        " and ".join(map(repr, worst)),
+        f" and {others} others" if others else "",
+        100.0 * found[worst[0]],
+        worst[0],
+    )
+
+
+#: Stays longer than LONG_STAY draws, and than LONGER times the longest one of independent
+#: decisions, cause a warning.
+LONG_STAY, LONGER = 50, 5.0
+
+
+def longest_stay(accepted: np.ndarray) -> tuple[int, int]:
+    """Length of the longest run of draws without an accepted update, and its first draw."""
+    moved = np.concatenate([[-1], np.flatnonzero(accepted > 0.0), [accepted.size]])
+    stays = np.diff(moved) - 1
+    longest = int(np.argmax(stays))
+    return int(stays[longest]), int(moved[longest]) + 1
+
+
+def warn_of_stays(name: str, tree: xr.DataTree) -> None:
+    """Log a warning if a chain stayed at one position for long, and the variable that is far."""
+    shares = tree["sample_stats"]["accepted_share"]
+    for chain, accepted in zip(shares["chain"].to_numpy(), shares.to_numpy(), strict=True):
+        n_draws, first = longest_stay(accepted)
+        rate = float(np.clip(accepted.mean(), 1e-3, 1.0 - 1e-3))
+        usual = np.log(accepted.size) / -np.log1p(-rate)
+        if n_draws <= max(LONG_STAY, LONGER * usual):
+            continue
+        far = _farthest_variable(tree, chain, first)
+        _log.warning(
+            "%s: chain %s stayed at one position for %s draws from draw %s on%s. Posteriors with "
+            "such tails need several long chains, a prior that excludes the tail, or pm.NUTS(): "
+            "the ESS of a short run is too large.",
+            name,
+            chain,
+            f"{n_draws:,}",
+            f"{first:,}",
+            f", where {far[0]!r} is {far[1]:.1f} posterior sds from its mean" if far else "",
+        )
+        return
+
+
+def _farthest_variable(tree: xr.DataTree, chain: int, draw: int) -> tuple[str, float] | None:
+    """Variable with an entry far from its mean in a draw, and its distance in sds."""
+    found = {}
+    for name, values in tree["posterior"].data_vars.items():
+        spread = values.std(("chain", "draw"))
+        far = np.abs(values.sel(chain=chain)[draw] - values.mean(("chain", "draw"))) / spread
+        found[str(name)] = float(far.max())
+    return max(found.items(), key=lambda one: one[1]) if found else None
 
 
 #: Messages for starts that are perturbed or replaced, or at which a chain waits.
