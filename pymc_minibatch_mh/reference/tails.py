@@ -172,7 +172,7 @@ def heavy_tails(
 
 
 def can_measure(target: Target, reference: Reference) -> bool:
-    """Whether tails are measured: around a mode, by expansions of order 2 or 3, for rows in memory."""
+    """Whether tails are measured: around a mode, with order 2 or 3, for rows in memory."""
     return reference.order >= 2 and target.covariance is None and target.source.in_memory
 
 

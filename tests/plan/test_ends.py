@@ -197,7 +197,7 @@ def test_explain_says_where_bounds_end_and_how_skewed_the_posterior_is():
     assert found["bounds end"] == "nowhere"
     assert "'b'" in found["largest skewness"]
     assert "proposals lack" in found["b"]
-    found = explained(known_rates())
+    found = explained(background_rate())
     assert "beyond" in found["bounds end"]
     assert set(found) == {"bounds end", "largest skewness"}
 
