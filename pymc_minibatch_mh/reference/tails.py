@@ -26,9 +26,12 @@ REACH, GAP = 8.0, 0.5
 STAY = 300.0
 #: Maximum number of steps back to the ridge at every point; rise of log π that ends them.
 RIDGE_STEPS, SMALL_RISE = 3, 0.1
-#: Distance at which a tail is suspected, and log π/q there; maximum numbers of coordinates and of
-#: rows that find suspects, and of rows that measure these.
-SUSPECTED_AT, SUSPECTED, MAX_COORDINATES, FEW_ROWS, MOST_ROWS = 4.0, 2.0, 64, 2_000, 20_000
+#: Distance at which a tail is suspected, and log π/q there; numbers of rows that find suspects, and
+#: that measure these.
+SUSPECTED_AT, SUSPECTED, FEW_ROWS, MOST_ROWS = 4.0, 2.0, 2_000, 20_000
+#: Maximum numbers of coordinates that are measured: effects that data index, which are alike, and
+#: all others.
+MAX_EFFECTS, MAX_OTHERS = 4, 32
 #: Efficiency below which the ESS of short runs is misleading.
 MIN_EFFICIENCY = 0.3
 
@@ -84,8 +87,8 @@ class Tails:
         """
         axis, steps = self._axis(direction), np.arange(0.0, REACH + GAP, GAP)
         logs = [*self._along_ridge(-axis, steps)[1:], *self._along_ridge(axis, steps)]
-        posterior, proposed = np.array(logs).T
-        if np.isneginf(posterior).all():
+        posterior, proposed = np.array([one for one in logs if one[0] > -np.inf]).reshape(-1, 2).T
+        if not posterior.size:
             return 0.0
         posterior, proposed = posterior - logsumexp(posterior), proposed - logsumexp(proposed)
         stays = np.exp(np.minimum(posterior - proposed, np.log(STAY)))
@@ -156,7 +159,7 @@ def heavy_tails(
 ) -> dict[str, float]:
     """Efficiency along coordinates with a tail that proposals lack, by name; often none.
 
-    Coordinates of effects come last, of which only some are measured.
+    Only some effects are measured, and the coordinates of models with up to 32 others.
     """
     if not can_measure(target, reference):
         return {}
@@ -186,9 +189,10 @@ def largest_skewness(target: Target, reference: Reference) -> tuple[str, float]:
 
 
 def _measured_places(target: Target, reference: Reference) -> list[int]:
-    """Coordinates that are measured; effects come last."""
-    free = range(reference.first, reference.centre.size)
-    return sorted(free, key=lambda k: k in target.indexed)[:MAX_COORDINATES]
+    """Coordinates that are measured, with a few effects."""
+    free, effects = range(reference.first, reference.centre.size), target.indexed
+    others = [k for k in free if k not in effects]
+    return others[:MAX_OTHERS] + [k for k in free if k in effects][:MAX_EFFECTS]
 
 
 def _rows_around(

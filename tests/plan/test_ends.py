@@ -148,6 +148,15 @@ def test_a_tail_without_a_better_coordinate_is_named_before_sampling(caplog):
     assert "pm.NUTS()" in line
 
 
+def test_proposals_outside_of_the_support_do_not_count(caplog):
+    with background_rate():
+        plan = TunaMH().plan
+    # The mean of the truncated normal distribution is not positive.
+    tails = Tails.around(plan.target, plan.reference, np.arange(2_000))
+    assert tails.mean[0] < 0.0
+    assert plan.heavy_tails == {}
+
+
 def test_posteriors_with_the_tails_of_proposals_cause_no_warning(caplog):
     with separated():
         step = TunaMH()
