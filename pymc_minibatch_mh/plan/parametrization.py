@@ -72,7 +72,7 @@ def _choose_for_ends(model: CompiledModel, point: Mapping[str, np.ndarray]) -> C
         return best
     for name, powers in variables_with_ends(model.factorization).items():
         tried = (in_inverse_shape(best.factorization, name, power) for power in powers)
-        others = [CompiledModel(found, options) for found in tried if found is not None]
+        others = [CompiledModel(parts, options) for parts in tried if parts is not None]
         if not others or not left:
             continue
         left -= 1
@@ -97,9 +97,9 @@ def _least_tail_efficiency(
     except ModeError:
         return 0.0
     block = next(block for block in target.factorization.blocks if block.name == name)
-    places = range(block.start, min(block.stop, block.start + MAX_ENTRIES))
+    entries = slice(block.start, min(block.stop, block.start + MAX_ENTRIES))
     tails = Tails.around(target, reference, rows)
-    lines = np.eye(target.factorization.size)[list(places)]
+    lines = np.eye(target.factorization.size)[entries]
     return min(map(tails.efficiency_along, lines))
 
 

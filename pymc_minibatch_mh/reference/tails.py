@@ -87,7 +87,9 @@ class Tails:
         """
         axis, steps = self._axis(direction), np.arange(0.0, REACH + GAP, GAP)
         logs = [*self._along_ridge(-axis, steps)[1:], *self._along_ridge(axis, steps)]
-        posterior, proposed = np.array([one for one in logs if one[0] > -np.inf]).reshape(-1, 2).T
+        posterior, proposed = (
+            np.array([pair for pair in logs if pair[0] > -np.inf]).reshape(-1, 2).T
+        )
         if not posterior.size:
             return 0.0
         posterior, proposed = posterior - logsumexp(posterior), proposed - logsumexp(proposed)
@@ -116,20 +118,20 @@ class Tails:
     def _along_ridge(self, axis: np.ndarray, steps: np.ndarray) -> list[tuple[float, float]]:
         """Log-densities of posterior and proposals on the ridge, at steps along an axis."""
         across = self.covariance - np.outer(axis, axis)
-        found, away = [], np.zeros(axis.size)
+        logs, away = [], np.zeros(axis.size)
         for t in steps:
-            place = self.mean + t * axis
-            here = self.density_at(place + away)
+            on_axis = self.mean + t * axis
+            here = self.density_at(on_axis + away)
             for _ in range(RIDGE_STEPS if np.isfinite(here.value) else 0):
                 step = across @ here.gradient
-                new = self.density_at(place + away + step)
+                new = self.density_at(on_axis + away + step)
                 if not new.value > here.value:
                     break
                 rise, here, away = new.value - here.value, new, away + step
                 if rise < SMALL_RISE:
                     break
-            found.append((here.value, self._log_proposal(t * axis + away)))
-        return found
+            logs.append((here.value, self._log_proposal(t * axis + away)))
+        return logs
 
     def _log_proposal(self, step: np.ndarray) -> float:
         """Log-density of an independent proposal a step away from the mean, up to a constant."""
@@ -165,13 +167,12 @@ def heavy_tails(
         return {}
     few, more = (_rows_around(target, reference, n, tables) for n in (FEW_ROWS, MOST_ROWS))
     lines, names = np.eye(reference.centre.size), target.factorization.coordinate_names
-    found = {}
-    for place in _measured_places(target, reference):
-        if few.is_suspected(lines[place]):
-            efficiency = more.efficiency_along(lines[place])
-            if efficiency < MIN_EFFICIENCY:
-                found[names[place]] = efficiency
-    return found
+    efficiencies = {
+        names[k]: more.efficiency_along(lines[k])
+        for k in _measured_coordinates(target, reference)
+        if few.is_suspected(lines[k])
+    }
+    return {name: left for name, left in efficiencies.items() if left < MIN_EFFICIENCY}
 
 
 def can_measure(target: Target, reference: Reference) -> bool:
@@ -183,12 +184,12 @@ def largest_skewness(target: Target, reference: Reference) -> tuple[str, float]:
     """Coordinate along which the posterior is most skewed, and its skewness."""
     tails, lines = _rows_around(target, reference, MOST_ROWS, None), np.eye(reference.centre.size)
     names = target.factorization.coordinate_names
-    found = [(k, tails.skewness_along(lines[k])) for k in _measured_places(target, reference)]
-    place, skewness = max(found, key=lambda one: np.nan_to_num(abs(one[1])))
-    return names[place], skewness
+    measured = _measured_coordinates(target, reference)
+    by_name = {names[k]: tails.skewness_along(lines[k]) for k in measured}
+    return max(by_name.items(), key=lambda pair: np.nan_to_num(abs(pair[1])))
 
 
-def _measured_places(target: Target, reference: Reference) -> list[int]:
+def _measured_coordinates(target: Target, reference: Reference) -> list[int]:
     """Coordinates that are measured, with a few effects."""
     free, effects = range(reference.first, reference.centre.size), target.indexed
     others = [k for k in free if k not in effects]

@@ -116,12 +116,12 @@ def variables_with_ends(factorization: Factorization) -> dict[str, tuple[int, ..
     except BoundsError:
         return {}
     terms = [term for row in rows for x in affines_in(row.root) for term in x.terms]
-    places = {k for term in terms for k in coordinates_at(term.place)}
-    places -= set().union(*(one.coordinates for one in factorization.maps))
+    read = {k for term in terms for k in coordinates_at(term.place)}
+    read -= set().union(*(bijection.coordinates for bijection in factorization.maps))
     return {
         block.name: END_POWERS[_transform_of(block)]
         for block, _ in factorization.real_blocks
-        if _transform_of(block) and places.intersection(range(block.start, block.stop))
+        if _transform_of(block) and read.intersection(range(block.start, block.stop))
     }
 
 

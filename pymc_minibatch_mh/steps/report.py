@@ -226,11 +226,11 @@ MAX_NAMED = 3
 
 def warn_of_tails(name: str, program: SamplerSpec) -> None:
     """Log a warning if the posterior has a tail that independent proposals lack."""
-    found = program.plan.heavy_tails if program.sampler.is_independent else {}
-    if not found:
+    heavy = program.plan.heavy_tails if program.sampler.is_independent else {}
+    if not heavy:
         return
-    worst = sorted(found, key=lambda one: found[one])[:MAX_NAMED]
-    others = len(found) - len(worst)
+    worst = sorted(heavy, key=lambda name: heavy[name])[:MAX_NAMED]
+    others = len(heavy) - len(worst)
     _log.warning(
         "%s: the posterior of %s%s has a tail that proposals lack: %.0f %% of the efficiency is "
         "left along %r. Draws are as valid as before, but chains visit the tail rarely and stay "
@@ -239,7 +239,7 @@ def warn_of_tails(name: str, program: SamplerSpec) -> None:
         name,
         " and ".join(map(repr, worst)),
         f" and {others} others" if others else "",
-        100.0 * found[worst[0]],
+        100.0 * heavy[worst[0]],
         worst[0],
     )
 
@@ -282,12 +282,12 @@ def warn_of_stays(name: str, tree: xr.DataTree) -> None:
 
 def _farthest_variable(tree: xr.DataTree, chain: int, draw: int) -> tuple[str, float] | None:
     """Variable with an entry far from its mean in a draw, and its distance in sds."""
-    found = {}
+    distances = {}
     for name, values in tree["posterior"].data_vars.items():
         spread = values.std(("chain", "draw"))
         far = np.abs(values.sel(chain=chain)[draw] - values.mean(("chain", "draw"))) / spread
-        found[str(name)] = float(far.max())
-    return max(found.items(), key=lambda one: one[1]) if found else None
+        distances[str(name)] = float(far.max())
+    return max(distances.items(), key=lambda pair: pair[1], default=None)
 
 
 #: Messages for starts that are perturbed or replaced, or at which a chain waits.
