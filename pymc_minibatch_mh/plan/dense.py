@@ -167,7 +167,7 @@ class DensePlan(Plan):
         if self.integrated:
             # Nodes of integrals over effects hold near the centre only.
             return {}
-        return heavy_tails(self.target, self.reference, self.scale_conditional)
+        return heavy_tails(self.target, self.reference, (self.scale_conditional, self.skew_map))
 
     def completed(self) -> Self:
         """Plan with everything that its method needs; BoundsError if a row has no bound."""

@@ -17,6 +17,7 @@ from scipy.special import logsumexp
 from pymc_minibatch_mh.native.elements import ScaleConditional
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.native.skew_map import SkewMap
 from pymc_minibatch_mh.reference.full_data import Derivatives
 from pymc_minibatch_mh.reference.target import Target
 
@@ -34,6 +35,8 @@ SUSPECTED_AT, SUSPECTED, FEW_ROWS, MOST_ROWS = 4.0, 2.0, 2_000, 20_000
 MAX_EFFECTS, MAX_OTHERS = 4, 32
 #: Efficiency below which the ESS of short runs is misleading.
 MIN_EFFICIENCY = 0.3
+#: Tables of effects given scales and map of third order that proposals go through, or None.
+Transformed = tuple[ScaleConditional | None, SkewMap | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +57,7 @@ class Tails:
     bend: np.ndarray
     #: Distribution of independent proposals, if it is not that normal distribution.
     tables: ScaleConditional | None = None
+    map: SkewMap | None = None
 
     @classmethod
     def around(
@@ -62,7 +66,7 @@ class Tails:
         reference: Reference,
         rows: np.ndarray,
         share: float = 1.0,
-        tables: ScaleConditional | None = None,
+        transformed: Transformed = (None, None),
     ) -> "Tails":
         """Tails around a reference of order 2, for `share` times the sum over `rows`."""
         full, centre, beta = target.full_data, reference.centre, reference.inverse_temperature
@@ -74,7 +78,7 @@ class Tails:
         weight = beta * share
         slope = beta * reference.gradient - weight * shown.gradient
         bend = beta * reference.hessian - weight * shown.hessian
-        return cls(target, rows, weight, centre, mean, covariance, slope, bend, tables)
+        return cls(target, rows, weight, centre, mean, covariance, slope, bend, *transformed)
 
     @cached_property
     def _precision(self) -> np.ndarray:
@@ -135,11 +139,15 @@ class Tails:
 
     def _log_proposal(self, step: np.ndarray) -> float:
         """Log-density of an independent proposal a step away from the mean, up to a constant."""
-        if self.tables is None:
+        if self.tables is None and self.map is None:
             return -0.5 * float(step @ self._precision @ step)
-        white, log_volume = np.empty(step.size), np.empty(1)
-        function("mh_whiten_given_scales")(self.tables, self.mean + step, white, log_volume)
-        return float(log_volume[0] - 0.5 * white @ white)
+        white, total = self.mean + step, 0.0
+        for name, record in (("given_scales", self.tables), ("by_map", self.map)):
+            if record is not None:
+                position, white, log_volume = white, np.empty(step.size), np.empty(1)
+                function(f"mh_whiten_{name}")(record, position, white, log_volume)
+                total += float(log_volume[0])
+        return total - 0.5 * float(white @ white)
 
     def density_at(self, position: np.ndarray) -> Derivatives:
         """Log posterior with its gradient; -inf outside of the support."""
@@ -156,16 +164,14 @@ class Tails:
         return Derivatives(value, gradient, nothing)
 
 
-def heavy_tails(
-    target: Target, reference: Reference, tables: ScaleConditional | None
-) -> dict[str, float]:
+def heavy_tails(target: Target, reference: Reference, transformed: Transformed) -> dict[str, float]:
     """Efficiency along coordinates with a tail that proposals lack, by name; often none.
 
     Only some effects are measured, and the coordinates of models with up to 32 others.
     """
     if not can_measure(target, reference):
         return {}
-    few, more = (_rows_around(target, reference, n, tables) for n in (FEW_ROWS, MOST_ROWS))
+    few, more = (_rows_around(target, reference, n, transformed) for n in (FEW_ROWS, MOST_ROWS))
     lines, names = np.eye(reference.centre.size), target.factorization.coordinate_names
     efficiencies = {
         names[k]: more.efficiency_along(lines[k])
@@ -182,7 +188,7 @@ def can_measure(target: Target, reference: Reference) -> bool:
 
 def largest_skewness(target: Target, reference: Reference) -> tuple[str, float]:
     """Coordinate along which the posterior is most skewed, and its skewness."""
-    tails, lines = _rows_around(target, reference, MOST_ROWS, None), np.eye(reference.centre.size)
+    tails, lines = _rows_around(target, reference, MOST_ROWS), np.eye(reference.centre.size)
     names = target.factorization.coordinate_names
     measured = _measured_coordinates(target, reference)
     by_name = {names[k]: tails.skewness_along(lines[k]) for k in measured}
@@ -197,7 +203,7 @@ def _measured_coordinates(target: Target, reference: Reference) -> list[int]:
 
 
 def _rows_around(
-    target: Target, reference: Reference, most: int, tables: ScaleConditional | None
+    target: Target, reference: Reference, most: int, transformed: Transformed = (None, None)
 ) -> Tails:
     rows = np.unique(target.spread(most))
-    return Tails.around(target, reference, rows, target.source.n_rows / rows.size, tables)
+    return Tails.around(target, reference, rows, target.source.n_rows / rows.size, transformed)

@@ -143,7 +143,7 @@ def heavy_in(model):
     """Return the plan of a model, and its heavy tails, which are measured anew."""
     with model:
         plan = TunaMH().plan
-    return plan, heavy_tails(plan.target, plan.reference, None)
+    return plan, heavy_tails(plan.target, plan.reference, (None, None))
 
 
 def test_a_tail_without_a_better_coordinate_is_measured():
