@@ -58,7 +58,6 @@ from pymc_minibatch_mh.native.moves import (
 )
 from pymc_minibatch_mh.plan.method import Promise
 from pymc_minibatch_mh.progress import show_progress
-from pymc_minibatch_mh.reference.tails import can_measure, largest_skewness
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind
 from pymc_minibatch_mh.steps.deterministics import (
@@ -481,8 +480,7 @@ def _explain_tails(step: MinibatchStep) -> tuple[tuple[str, str], ...]:
             f"{radius:.2f} posterior sds from the centre; a normal posterior has {mass:.1g} beyond"
         )
         lines.append(("bounds end", far if np.isfinite(radius) else "nowhere"))
-    if plan.blocks is None and not plan.integrated and can_measure(plan.target, plan.reference):
-        name, skewness = largest_skewness(plan.target, plan.reference)
+    for name, skewness in plan.largest_skewness:
         lines.append(("largest skewness", f"{skewness:.2g}, along {name!r}"))
     for name, left in plan.heavy_tails.items():
         lines.append((name, f"a tail that proposals lack: {left:.0%} of their efficiency is left"))

@@ -1,7 +1,7 @@
 """Plan with a dense precision matrix, and bounds for proposals of all coordinates."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -39,7 +39,7 @@ from pymc_minibatch_mh.plan.plan import (
 from pymc_minibatch_mh.reference.mode import Calibration, calibrate_remainders
 from pymc_minibatch_mh.reference.scale_tables import scale_conditional
 from pymc_minibatch_mh.reference.skewness import skew_map
-from pymc_minibatch_mh.reference.tails import heavy_tails
+from pymc_minibatch_mh.reference.tails import can_measure, heavy_tails, largest_skewness
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.threads import one_thread_of_blas
 
@@ -168,6 +168,13 @@ class DensePlan(Plan):
             # Nodes of integrals over effects hold near the centre only.
             return {}
         return heavy_tails(self.target, self.reference, (self.scale_conditional, self.skew_map))
+
+    @property
+    def largest_skewness(self) -> Sequence[tuple[str, float]]:
+        """The most skewed coordinate and its skewness; empty if not measured."""
+        if self.integrated or not can_measure(self.target, self.reference):
+            return ()
+        return (largest_skewness(self.target, self.reference),)
 
     def completed(self) -> Self:
         """Plan with everything that its method needs; BoundsError if a row has no bound."""

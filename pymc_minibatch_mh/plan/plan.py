@@ -177,6 +177,11 @@ class Plan(ABC):
         return {}
 
     @property
+    def largest_skewness(self) -> Sequence[tuple[str, float]]:
+        """The most skewed coordinate and its skewness; empty if not measured."""
+        return ()
+
+    @property
     def bounds(self) -> AnyTables | PartTables | None:
         """Bounds of rows: tables, or separable bounds; None for methods without bounds."""
         return self.tables

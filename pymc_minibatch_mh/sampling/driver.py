@@ -223,11 +223,16 @@ def sample(
         tree = _make_tree(step, found, workers, kept, seconds, before)
         tree["posterior"].attrs |= choice
         log_end(type(step).__name__, workers, seconds, interrupted)
-        if compute_convergence_checks and step.program.sampler.is_independent:
-            report.warn_of_stays(type(step).__name__, tree)
         if compute_convergence_checks:
-            log_warnings(run_convergence_checks(tree, found))
+            _log_checks(step, found, tree)
     return bambi_trace(of_bambi, tree) if is_bambi_model(of_bambi) else tree
+
+
+def _log_checks(step: MinibatchStep, model: pm.Model, tree: xr.DataTree) -> None:
+    """Log long stays of independent proposals, and PyMC's warnings of chains that differ."""
+    if step.program.sampler.is_independent:
+        report.warn_of_stays(type(step).__name__, tree)
+    log_warnings(run_convergence_checks(tree, model))
 
 
 def _recorded(
