@@ -21,7 +21,7 @@ LABELS = np.array([0, 1, 0, 1], np.int32)
 #: Lengths of the line's unit along the direction of each group, besides 1 along the shared one.
 OWN = np.array([1.0, 0.3])
 SHARES = np.array([[0.1, 0.4], [0.4, 0.9], [0.9, 0.3], [0.5, 0.2]], np.float32)
-RADII, FACTORS = (2.2, np.inf), (1.0, 1.5)
+RADII, FACTORS = (2.2, np.inf), (1.0, 2.5)
 RULES = wide.RULES | {
     "raised": tuna.poisson_test("best")._replace(ceiling_factor=4.0, rate_factor=1.3)
 }
