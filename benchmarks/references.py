@@ -67,8 +67,9 @@ KINDS = {
         hierarchies.coordinates, 2, 2_000, 20_260_301, 1_000, 1.01, accept=0.9, diverging=1e-3,
     ),
     "groups": Kind(
-        "group_references.json", {"few groups": small_groups.few_groups}, small_groups.coordinates,
-        2, 4_000, 20_260_401, 2_000, 1.01, accept=0.9,
+        "group_references.json",
+        {"few groups": small_groups.few_groups, "correlated": small_groups.correlated},
+        small_groups.coordinates, 2, 4_000, 20_260_401, 2_000, 1.01, accept=0.9, diverging=1e-3,
     ),
 }  # fmt: skip
 

@@ -135,8 +135,37 @@ def few_groups():
     return model_of("bernoulli", rows_of("bernoulli"), centred=False)
 
 
+def correlated(n_groups=150, each=6):
+    """Write a model with an intercept and a slope of each group, which are correlated."""
+    rng = np.random.default_rng(62)
+    group = np.repeat(np.arange(n_groups), each)
+    x = rng.uniform(-1.5, 1.5, group.size)
+    covariance = np.array([[1.0, 0.5], [0.5, 1.0]])
+    effects = rng.multivariate_normal([0.3, -0.4], covariance, n_groups)
+    y = rng.binomial(1, expit(effects[group, 0] + effects[group, 1] * x))
+    with pm.Model() as model:
+        factor, _, _ = pm.LKJCholeskyCov(
+            "factor", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0, shape=2)
+        )
+        effect = pm.MvNormal("effect", pm.Normal("mu", shape=2), chol=factor, shape=(n_groups, 2))
+        pm.Bernoulli("y", logit_p=effect[group, 0] + effect[group, 1] * x, observed=y)
+    return model
+
+
 def coordinates(trace):
-    """Return draws by name: of parameters, and of z and z tau of some groups."""
+    """Return draws by name: of parameters, and of effects, and their products, of some groups."""
+    if "effect" in trace.posterior:
+        mu, sd, corr, effect = (
+            trace.posterior[name].to_numpy()
+            for name in ("mu", "factor_stds", "factor_corr", "effect")
+        )
+        draws = {f"mu[{k}]": mu[..., k] for k in range(2)}
+        draws |= {f"sd[{k}]": sd[..., k] for k in range(2)} | {"corr": corr[..., 0, 1]}
+        for k in range(0, effect.shape[2], 15):
+            level, slope = np.moveaxis(effect[..., k, :], -1, 0)
+            draws |= {f"level[{k}]": level, f"slope[{k}]": slope, f"product[{k}]": level * slope}
+            draws[f"slope[{k}] sd"] = slope * sd[..., 1]
+        return draws
     mu, b, tau, z = (trace.posterior[name].to_numpy() for name in ("mu", "b", "tau", "z"))
     draws = {"mu": mu, "b": b, "tau": tau}
     for k in range(0, z.shape[2], 5):

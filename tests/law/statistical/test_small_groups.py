@@ -16,6 +16,7 @@ from law.statistical.small_groups import (
     SIGMA,
     by_nodes,
     coordinates,
+    correlated,
     figures,
     in_closed_form,
     model_of,
@@ -154,17 +155,30 @@ def test_effects_are_drawn_anew_given_each_position(name):
     assert np.abs(of_groups).max() < VERY_FAR
 
 
+def few_groups():
+    return run(Case("bernoulli", centred=False, tau=0.7, root=1, size=(300, 60)), draws=10_000)
+
+
+def two_effects():
+    """Sample two correlated effects of each group: nearly all updates read all of 150 groups."""
+    step = TunaMH(model=(model := correlated()), blocks="groups", observed=["y"])
+    assert len(step.plan.groups.effects) == 2
+    return drawn(model, step, 3_000, TUNE, random_seed=SEED)
+
+
 @pytest.mark.slow
-def test_posterior_is_that_of_nuts():
-    trace = run(Case("bernoulli", centred=False, tau=0.7, root=1, size=(300, 60)), draws=10_000)
+@pytest.mark.parametrize(
+    ("name", "draw", "enough"),
+    [("few groups", few_groups, ENOUGH), ("correlated", two_effects, 0.2 * ENOUGH)],
+)
+def test_posterior_is_that_of_nuts(name, draw, enough):
     file = Path(__file__).with_name("group_references.json")
-    reference = json.loads(file.read_text())["models"]["few groups"]
-    draws = coordinates(trace)
+    reference, draws = json.loads(file.read_text())["models"][name], coordinates(draw())
     assert set(draws) == set(reference)
     for name, own in draws.items():
         figures_of_nuts, squares = reference[name], (own - own.mean()) ** 2
-        enough = min(figures_of_nuts["ess"], figures_of_nuts["ess_square"])
-        assert min(enough, az.ess(own), az.ess(squares)) >= ENOUGH
+        assert min(figures_of_nuts["ess"], figures_of_nuts["ess_square"]) >= ENOUGH
+        assert min(az.ess(own), az.ess(squares)) >= enough
         noise = np.hypot(az.mcse(own, method="mean"), figures_of_nuts["mcse_mean"])
         assert abs(own.mean() - figures_of_nuts["mean"]) < VERY_FAR * noise, name
         noise = np.hypot(az.mcse(squares, method="mean"), figures_of_nuts["mcse_variance"])
