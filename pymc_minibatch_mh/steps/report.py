@@ -261,6 +261,8 @@ def warn_of_stays(name: str, tree: xr.DataTree) -> None:
     """Log a warning if a chain stayed at one position for long, and the variable that is far."""
     shares = tree["sample_stats"]["accepted_share"]
     for chain, accepted in zip(shares["chain"].to_numpy(), shares.to_numpy(), strict=True):
+        if accepted.size <= LONG_STAY:
+            continue
         n_draws, first = longest_stay(accepted)
         rate = float(np.clip(accepted.mean(), 1e-3, 1.0 - 1e-3))
         usual = np.log(accepted.size) / -np.log1p(-rate)
@@ -285,7 +287,9 @@ def _farthest_variable(tree: xr.DataTree, chain: int, draw: int) -> tuple[str, f
     distances = {}
     for name, values in tree["posterior"].data_vars.items():
         spread = values.std(("chain", "draw"))
-        far = np.abs(values.sel(chain=chain)[draw] - values.mean(("chain", "draw"))) / spread
+        # A variable that never changes has no distance.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            far = np.abs(values.sel(chain=chain)[draw] - values.mean(("chain", "draw"))) / spread
         distances[str(name)] = float(far.max())
     return max(distances.items(), key=lambda pair: pair[1], default=None)
 

@@ -200,6 +200,8 @@ def test_a_chain_that_stays_in_a_tail_is_told_with_the_variable(caplog):
     accepted = np.ones(2_000)
     report.warn_of_stays("TunaMH", tree_of(accepted))
     assert not caplog.records
+    report.warn_of_stays("TunaMH", tree_of(np.zeros(0)))
+    assert not caplog.records
     accepted[500:580] = 0.0
     report.warn_of_stays("TunaMH", tree_of(accepted))
     (line,) = [x.getMessage() for x in caplog.records]
