@@ -67,10 +67,17 @@ def _choose_for_shapes(model: CompiledModel, point: Mapping[str, np.ndarray]) ->
 
 def _choose_for_ends(model: CompiledModel, point: Mapping[str, np.ndarray]) -> CompiledModel:
     best, options, left = model, model.compile_kwargs, MAX_SHAPES
-    if not Target(model).source.in_memory:
+    target = Target(model)
+    if not target.source.in_memory:
         # Each of some hundred evaluations would read the rows of its subsample again.
         return best
+    # Effects of groups have scales, and tables for the tails of these.
+    sizes = {
+        b.name: len(target.indexed & {*range(b.start, b.stop)}) for b in target.factorization.blocks
+    }
     for name, powers in variables_with_ends(model.factorization).items():
+        if sizes[name] > MAX_ENTRIES:
+            continue
         tried = (in_inverse_shape(best.factorization, name, power) for power in powers)
         others = [CompiledModel(parts, options) for parts in tried if parts is not None]
         if not others or not left:
