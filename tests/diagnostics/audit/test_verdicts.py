@@ -201,7 +201,9 @@ def test_coordinates_are_named_by_the_labels_of_the_trace():
     draws = trace["prior"].to_dataset().transpose("place", "level", ...)
     trace = xr.DataTree.from_dict({"posterior": draws})
     shapes = {"both": (3, 2), "sums_zerosum__": (2,), "plain": (2,), "scale_log__": ()}
-    blocks = [SimpleNamespace(name=name, shape=shape) for name, shape in shapes.items()]
+    blocks = [
+        SimpleNamespace(name=name, shape=shape, entries=None) for name, shape in shapes.items()
+    ]
     natural = dict.fromkeys(["both", "sums", "plain", "scale"])
     factorization = SimpleNamespace(blocks=blocks, natural=natural)
     step = FakeMH(target=SimpleNamespace(factorization=factorization))
