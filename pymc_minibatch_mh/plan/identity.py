@@ -126,9 +126,12 @@ def key_of_reference(target: Target) -> dict[str, str]:
 
 
 def key_of(target: Target) -> dict[str, str]:
-    """Key of prepared arrays, the same in every process: name -> digest or number."""
+    """Key of prepared arrays, the same in every process: name -> digest or number.
+
+    The model comes first, because orders that are chosen for two models may differ.
+    """
     data = {f"{c.name!r} (column {k})": c.digest() for k, c in enumerate(target.source.columns)}
-    return {**key_of_reference(target), **split_digests(target.factorization), **data}
+    return {**split_digests(target.factorization), **data, **key_of_reference(target)}
 
 
 def first_difference(given: dict[str, str], own: dict[str, str]) -> str:

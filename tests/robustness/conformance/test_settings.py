@@ -15,7 +15,7 @@ from pymc_minibatch_mh.steps import base
 
 EVERY = {
     "temperature": [0, -1, math.nan, math.inf, "a", True, [], [(0, 2.0), (0, 1.0)], [(1, 2.0)]],
-    "taylor_order": [3, -1, 1.5, "second", True],
+    "taylor_order": [4, -1, 1.5, "second", True],
     "proposal": ["x", None, 3],
     "updates_per_draw": [0, -1, 2.5, "a", True],
     "observed": [["unknown"], []],
@@ -58,7 +58,7 @@ OWN = {
     "FireflyMH": BOUNDED | {"q": [0, -0.1, 1.1, math.nan, "a", True], "bound": ["x", None]},
 }
 #: Settings that are checked again once the rows are known.
-AT_ONCE = [("taylor_order", 3), ("taylor_order", "second")]
+AT_ONCE = [("taylor_order", 4), ("taylor_order", "second")]
 
 
 @pytest.mark.parametrize(("name", "value"), AT_ONCE)
