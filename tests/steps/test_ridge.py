@@ -30,9 +30,11 @@ def test_updates_leave_the_posterior_of_a_product_of_shares_as_it_is():
     before = exact_draws(rng, POINTS)
     after = np.empty_like(before)
     for k, shares in enumerate(before):
-        step.chain.place(np.log(shares / (1.0 - shares)), step.chain.others)
+        logits = np.log(shares / (1.0 - shares))
+        step.chain.place(step.target.factorization.positions(logits), step.chain.others)
         step.chain.advance(UPDATES)
-        after[k] = 1.0 / (1.0 + np.exp(-step.chain.position))
+        logits = step.target.factorization.values(step.chain.position)
+        after[k] = 1.0 / (1.0 + np.exp(-logits))
     assert np.mean(np.any(after != before, axis=1)) > 0.8
     for moment in (lambda x: x, lambda x: x**2, np.log, lambda x: x[:, :1] * x[:, 1:]):
         change = moment(after) - moment(before)
