@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING, BoundsPass
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
+from pymc_minibatch_mh.bounds.row_pass import BOUNDING
 from pymc_minibatch_mh.bounds.tables import Tables, without_cached
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.data.source import BLOCK_ROWS, SampledRows, StoredRows

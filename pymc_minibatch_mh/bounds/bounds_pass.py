@@ -1,7 +1,7 @@
 """Computation of the bounds of all rows, over nested trust regions."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -9,7 +9,6 @@ from typing import Self
 
 import numpy as np
 from psutil import virtual_memory
-from pytensor.scalar import basic as scalar
 from scipy.special import chdtrc, chdtri
 
 from pymc_minibatch_mh import costs
@@ -26,11 +25,9 @@ from pymc_minibatch_mh.bounds.geometry import (
     Geometry,
     Groups,
     box_of_support,
-    geometry_of_rows,
     groups_of,
     within_support,
 )
-from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.kink_bounds import (
     FLOAT,
     Beyond,
@@ -39,18 +36,13 @@ from pymc_minibatch_mh.bounds.kink_bounds import (
     directions_to_kink,
 )
 from pymc_minibatch_mh.bounds.remainder import derivative_suprema, pair_of
+from pymc_minibatch_mh.bounds.row_pass import BOUNDING, RowPass
 from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.bounds.unbounded import explain_unbounded
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expressions.graph import Apply, Expr
 from pymc_minibatch_mh.expressions.inner_sums import Composition
 from pymc_minibatch_mh.expressions.kinks import kinks_of
-from pymc_minibatch_mh.expressions.patterns import (
-    is_a,
-    is_impossible,
-    operands_first,
-    subexpressions,
-)
-from pymc_minibatch_mh.functions.interval import Array, Interval
+from pymc_minibatch_mh.functions.interval import Array
 from pymc_minibatch_mh.native import library
 from pymc_minibatch_mh.native.bound_tables import NO_DIRECTIONS, TOTAL
 from pymc_minibatch_mh.native.moves import DIRECTIONAL, JOINT, KINKED, SHARP
@@ -63,97 +55,7 @@ from pymc_minibatch_mh.native.whitened_copy import (
     width_of,
 )
 from pymc_minibatch_mh.progress import report_stage
-from pymc_minibatch_mh.reference.full_data import on_all_cores
-from pymc_minibatch_mh.structure.row_function import MAX_ARGUMENTS, RowData, RowFunction
-
-#: Advice about a condition on parameters in the model, such as a change point.
-SMOOTH_STEP = (
-    "Replace a switch(tau > t, a, b) by a smooth step, b + (a - b) * pm.math.sigmoid((tau - t) / "
-    "width). "
-)
-#: Explanation of a condition under which the log-density is -inf.
-SUPPORT = (
-    "The condition belongs to a switch of the log-density to -inf, such as switch(y > t, a, "
-    "-inf), so the posterior jumps where an observation becomes impossible. "
-)
-#: Explanation of a condition from a parameter check of a distribution, with advice.
-CHECKED = (
-    "The condition is a parameter check of the distribution, such as 0 <= p <= 1, that could not "
-    "be proved to hold everywhere. Write probabilities as pm.math.sigmoid(...) or "
-    "pm.math.invprobit(...), and negative binomials by mu= and alpha=. "
-)
-
-
-def explain_unbounded(
-    function: RowFunction, data: RowData, boxes: Sequence[Interval], order: int, row: int
-) -> BoundsError:
-    """Error about the first operation with unbounded derivatives in a row."""
-    jets = Jets(data, boxes, order)
-    culprit = first_unbounded(function.root, lambda expr: are_bounded(jets.of(expr).values()))
-    lower = _lower_order(function, data, boxes, order)
-    smooth = ""
-    if culprit is not None and _is_condition(culprit):
-        smooth = _about_condition(function, culprit)
-    return BoundsError(
-        f"{function.name!r} has no proved bound: in row {row} the derivatives of order {order} of "
-        f"{words_of_operation(culprit)} are unbounded over the trust region, for example at a kink "
-        f"or a singularity. {smooth}Use BarkerMinibatchMH() or PenaltyMH(), which need no "
-        f"bounds,{lower} or pass bounds=Bounds(...)."
-    )
-
-
-def _lower_order(
-    function: RowFunction, data: RowData, boxes: Sequence[Interval], order: int
-) -> str:
-    """Advice about a lower order of control variates at which a row has a bound, or ""."""
-    for lower in range(order - 1, 0, -1):
-        jet = Jets(data, boxes, lower).of(function.root)
-        if are_bounded(value for index, value in jet.items() if len(index) == lower):
-            return f" use taylor_order={lower - 1},"
-    return ""
-
-
-def first_unbounded(root: Expr, is_bounded: Callable[[Expr], bool]) -> Apply | None:
-    """First operation that is unbounded although its operands are bounded."""
-    for expr in _operations_on_parameters(root):
-        parts = (part for part in expr.inputs if not part.is_data)
-        if all(map(is_bounded, parts)) and not is_bounded(expr):
-            return expr
-    return None
-
-
-def are_bounded(enclosures: Iterable[Interval]) -> bool:
-    """Whether all lower and upper ends of enclosures are finite."""
-    return all(np.isfinite(e.lo).all() and np.isfinite(e.hi).all() for e in enclosures)
-
-
-def words_of_operation(culprit: Apply | None) -> str:
-    """Name of an operation in messages."""
-    if culprit is None:
-        return "the log-likelihood"
-    if _is_condition(culprit):
-        return "a condition on the parameters"
-    return repr(type(culprit.op).__name__.lower())
-
-
-def _is_condition(culprit: Apply | None) -> bool:
-    conditions = scalar.Switch | scalar.LogicalComparison
-    return culprit is not None and isinstance(culprit.op, conditions)
-
-
-def _about_condition(function: RowFunction, condition: Apply) -> str:
-    """Text about the origin of a condition, with advice."""
-    all_switches = [x for x in _operations_on_parameters(function.root) if is_a(x, scalar.Switch)]
-    switches = [x for x in all_switches if condition in (x, *subexpressions(x.inputs[0]))]
-    if any(x in function.exprs.checks for s in switches for x in subexpressions(s.inputs[0])):
-        return CHECKED
-    return SUPPORT if any(is_impossible(x) for s in switches for x in s.inputs) else SMOOTH_STEP
-
-
-def _operations_on_parameters(root: Expr) -> list[Apply]:
-    """Operations on parameters in topological order, operands first."""
-    return [x for x in operands_first([root]) if isinstance(x, Apply) and not x.is_data]
-
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Probabilities of a normal posterior outside each nested trust region: `TAILS` without groups of
 #: rows; `TAILS_OF_GROUPS` with groups, because some group of many is often far out.
@@ -163,8 +65,8 @@ TAILS, TAILS_OF_GROUPS = (1e-2, 1e-6, 1e-12), (1e-1, 1e-6, 1e-12)
 TAIL_OF_A_GROUP = 0.1
 #: Maximum number of regions: one per tail, and the whole space.
 MAX_TABLES = len(TAILS) + 1
-#: Number of rows per chunk; number of trial rows for the choice of regions and interval pieces.
-CHUNK, TRIAL_ROWS = 16_384, 512
+#: Number of trial rows for the choice of regions and interval pieces.
+TRIAL_ROWS = 512
 #: Maximum number of boxes into which the smallest region is cut: for all rows; for one row.
 MAX_BOXES, MAX_BOXES_OF_A_ROW = 1_000_000, 16
 #: Number of evaluated rows per update below which bounds are not tightened any more.
@@ -185,71 +87,8 @@ NARROW, WORTH_A_COPY, MAX_OF_DATA, MAX_OF_FREE = 30.0, 10.0, 4.0, 0.3
 #: Maximum share of rows without a bound, which every update evaluates.
 MOST_UNBOUNDED = 0.05
 
-BOUNDING = "Bounding all observations"
 
 _log = logging.getLogger("pymc")
-
-
-class RowPass:
-    """Computation of enclosures for every row of a model's terms, in chunks, on all cores.
-
-    The reference has centre, metric, order and temperature; boxes are cut to the `support`, lower
-    and upper ends of the coordinates, shapes (d,).
-    """
-
-    def __init__(
-        self, functions: Sequence[RowFunction], reference: Reference, support: tuple[Array, Array]
-    ) -> None:
-        self._functions, self._reference, self._support = functions, reference, support
-
-    def geometry(
-        self, function: RowFunction, data: RowData, *, directions: bool = False
-    ) -> Geometry:
-        """Centres, norms and directions of the linear predictors of some rows."""
-        centre, factor = self._reference.centre, self._reference.factor
-        return geometry_of_rows(function, data, centre, factor, directions=directions)
-
-    def _fill_rows(
-        self, result: np.ndarray, enclosed: Callable[[int, int, RowData], np.ndarray]
-    ) -> None:
-        """Write the results of all rows to the last axis of `result`.
-
-        `enclosed` takes the number of a term, the number of the first row, and data of some rows.
-        """
-        starts = np.concatenate([[0], np.cumsum([f.n_rows for f in self._functions])])
-        chunks = [
-            (k, first, min(first + self._read_at_once(function), function.n_rows))
-            for k, function in enumerate(self._functions)
-            for first in range(0, function.n_rows, self._read_at_once(function))
-        ]
-
-        def fill_chunk(chunk: tuple[int, int, int]) -> None:
-            k, first, last = chunk
-            function = self._functions[k]
-            data, step = RowData(function, slice(first, last)), chunk_length(function)
-            for begin in range(0, last - first, step):
-                end = min(begin + step, last - first)
-                begins = starts[k] + first + begin
-                some = data.part(np.arange(begin, end))
-                result[..., begins : begins + end - begin] = enclosed(k, begins, some)
-
-        for _ in on_all_cores(fill_chunk, chunks, BOUNDING):
-            pass
-
-    def _read_at_once(self, function: RowFunction) -> int:
-        return chunk_length(function)
-
-    @property
-    def _n_rows(self) -> int:
-        return sum(function.n_rows for function in self._functions)
-
-    def _term_of(self, row: int) -> tuple[RowFunction, int]:
-        """Row function of the term of a row, and the row's number within the term."""
-        for function in self._functions:
-            if row < function.n_rows:
-                break
-            row -= function.n_rows
-        return function, row
 
 
 class BoundsPass(RowPass):
@@ -735,12 +574,6 @@ def _fits_memory(n_bytes: int) -> bool:
         n_bytes / 1e9,
     )
     return False
-
-
-def chunk_length(function: RowFunction) -> int:
-    """Number of rows per chunk: fewer with many linear predictors, whose pairs take memory."""
-    many = max(len(function.arguments) / MAX_ARGUMENTS, 1.0)
-    return int(CHUNK / many**2)
 
 
 def rounded_up(c: Array) -> np.ndarray:

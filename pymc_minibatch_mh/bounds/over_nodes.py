@@ -21,9 +21,9 @@ import numpy as np
 from scipy.special import chdtri
 
 from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED
-from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING
 from pymc_minibatch_mh.bounds.jets import Jet, Jets
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, n_orderings
+from pymc_minibatch_mh.bounds.row_pass import BOUNDING
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.compiled.group_rows import GroupRows, ScaleRecord
 from pymc_minibatch_mh.errors import BoundsError

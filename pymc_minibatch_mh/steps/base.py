@@ -19,7 +19,7 @@ from scipy.special import chdtri
 
 from pymc_minibatch_mh import progress
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
-from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING
+from pymc_minibatch_mh.bounds.row_pass import BOUNDING
 from pymc_minibatch_mh.chain.chain import Chain, set_to_point
 from pymc_minibatch_mh.chain.chain import point_at as position_as_point
 from pymc_minibatch_mh.chain.program import SamplerSpec

@@ -1,0 +1,106 @@
+"""Messages about rows without bounds: the operation that has none, and what to write instead."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+
+from pymc_minibatch_mh.bounds.jets import Jets
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.expressions.graph import Apply, Expr
+from pymc_minibatch_mh.expressions.patterns import (
+    is_a,
+    is_impossible,
+    operands_first,
+    subexpressions,
+)
+from pymc_minibatch_mh.functions.interval import Interval
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
+
+#: Advice about a condition on parameters in the model, such as a change point.
+SMOOTH_STEP = (
+    "Replace a switch(tau > t, a, b) by a smooth step, b + (a - b) * pm.math.sigmoid((tau - t) / "
+    "width). "
+)
+#: Explanation of a condition under which the log-density is -inf.
+SUPPORT = (
+    "The condition belongs to a switch of the log-density to -inf, such as switch(y > t, a, "
+    "-inf), so the posterior jumps where an observation becomes impossible. "
+)
+#: Explanation of a condition from a parameter check of a distribution, with advice.
+CHECKED = (
+    "The condition is a parameter check of the distribution, such as 0 <= p <= 1, that could not "
+    "be proved to hold everywhere. Write probabilities as pm.math.sigmoid(...) or "
+    "pm.math.invprobit(...), and negative binomials by mu= and alpha=. "
+)
+
+
+def explain_unbounded(
+    function: RowFunction, data: RowData, boxes: Sequence[Interval], order: int, row: int
+) -> BoundsError:
+    """Error about the first operation with unbounded derivatives in a row."""
+    jets = Jets(data, boxes, order)
+    culprit = first_unbounded(function.root, lambda expr: are_bounded(jets.of(expr).values()))
+    lower = _lower_order(function, data, boxes, order)
+    smooth = ""
+    if culprit is not None and _is_condition(culprit):
+        smooth = _about_condition(function, culprit)
+    return BoundsError(
+        f"{function.name!r} has no proved bound: in row {row} the derivatives of order {order} of "
+        f"{words_of_operation(culprit)} are unbounded over the trust region, for example at a kink "
+        f"or a singularity. {smooth}Use BarkerMinibatchMH() or PenaltyMH(), which need no "
+        f"bounds,{lower} or pass bounds=Bounds(...)."
+    )
+
+
+def _lower_order(
+    function: RowFunction, data: RowData, boxes: Sequence[Interval], order: int
+) -> str:
+    """Advice about a lower order of control variates at which a row has a bound, or ""."""
+    for lower in range(order - 1, 0, -1):
+        jet = Jets(data, boxes, lower).of(function.root)
+        if are_bounded(value for index, value in jet.items() if len(index) == lower):
+            return f" use taylor_order={lower - 1},"
+    return ""
+
+
+def first_unbounded(root: Expr, is_bounded: Callable[[Expr], bool]) -> Apply | None:
+    """First operation that is unbounded although its operands are bounded."""
+    for expr in _operations_on_parameters(root):
+        parts = (part for part in expr.inputs if not part.is_data)
+        if all(map(is_bounded, parts)) and not is_bounded(expr):
+            return expr
+    return None
+
+
+def are_bounded(enclosures: Iterable[Interval]) -> bool:
+    """Whether all lower and upper ends of enclosures are finite."""
+    return all(np.isfinite(e.lo).all() and np.isfinite(e.hi).all() for e in enclosures)
+
+
+def words_of_operation(culprit: Apply | None) -> str:
+    """Name of an operation in messages."""
+    if culprit is None:
+        return "the log-likelihood"
+    if _is_condition(culprit):
+        return "a condition on the parameters"
+    return repr(type(culprit.op).__name__.lower())
+
+
+def _is_condition(culprit: Apply | None) -> bool:
+    conditions = scalar.Switch | scalar.LogicalComparison
+    return culprit is not None and isinstance(culprit.op, conditions)
+
+
+def _about_condition(function: RowFunction, condition: Apply) -> str:
+    """Text about the origin of a condition, with advice."""
+    all_switches = [x for x in _operations_on_parameters(function.root) if is_a(x, scalar.Switch)]
+    switches = [x for x in all_switches if condition in (x, *subexpressions(x.inputs[0]))]
+    if any(x in function.exprs.checks for s in switches for x in subexpressions(s.inputs[0])):
+        return CHECKED
+    return SUPPORT if any(is_impossible(x) for s in switches for x in s.inputs) else SMOOTH_STEP
+
+
+def _operations_on_parameters(root: Expr) -> list[Apply]:
+    """Operations on parameters in topological order, operands first."""
+    return [x for x in operands_first([root]) if isinstance(x, Apply) and not x.is_data]
