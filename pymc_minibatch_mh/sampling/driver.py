@@ -30,6 +30,7 @@ from pymc_minibatch_mh.sampling.trace import (
     RecordedVariables,
     bambi_trace,
     make_datatree,
+    name_of_large_groups,
     recorded_variables,
 )
 from pymc_minibatch_mh.sampling.workers import Bars, RunSettings, Workers
@@ -145,7 +146,8 @@ def sample(
     effects
         Whether the trace has the effects of small groups that the step integrates out, and all
         deterministics of them. Without them a draw takes microseconds; :func:`draw_effects` adds
-        them to the trace later.
+        them to the trace later. Effects of a few large groups, which are parameters, are in it all
+        the same, as ``NAME_of_large_groups``.
     checkpoint
         Folder for draws and states of chains during the run. Blocks of draws are written
         completely or not at all, so a crash loses at most the last block. A block takes a second
@@ -407,6 +409,7 @@ def _make_tree(
     tuned = None if workers.warm_up is None else workers.warm_up.of(chains, settings.tune)
     made = _number_after(workers.kept.of(chains, draws), before)
     first = int(made.coords["draw"][0])
+    partly = {} if kept.effects else _effects_of_large_groups(step, made.positions)
     tree = make_datatree(
         model,
         partial(step.plan.whole_draws, first=first) if kept.effects else step.plan.own_draws,
@@ -415,6 +418,9 @@ def _make_tree(
         {"sampling_time": seconds, "tuning_steps": settings.tune, **_step_attributes(step)},
         warm_up=tuned,
     )
+    for name, values in partly.items():
+        dims = "chain", "draw", f"{name}_dim_0"
+        tree["posterior"][name] = xr.DataArray(values, dims=dims)
     # Statistics are interpreted per update, so the trace needs the updates per draw.
     tree["posterior"].attrs["updates_per_draw"] = step.updates_per_draw
     if step.target.source.stamp:
@@ -422,6 +428,14 @@ def _make_tree(
         tree["posterior"].attrs["observations"] = step.target.source.stamp
     _remember_ends(step, [workers.chains[k] for k in chains], tree)
     return tree
+
+
+def _effects_of_large_groups(step: MinibatchStep, positions: np.ndarray) -> dict[str, np.ndarray]:
+    """Effects that are parameters while others are integrated out, shapes (chains, draws, n)."""
+    factorization = step.target.factorization
+    blocks = [b for b in factorization.blocks if b.entries is not None]
+    values = factorization.values(positions) if blocks else positions
+    return {name_of_large_groups(b): values[..., b.start : b.stop].copy() for b in blocks}
 
 
 def _step_attributes(step: MinibatchStep) -> dict[str, str | float]:

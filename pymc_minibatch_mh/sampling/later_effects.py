@@ -16,7 +16,7 @@ from pymc_minibatch_mh.diagnostics.draws import (
 from pymc_minibatch_mh.diagnostics.predictive import label_rows
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.layout import Block
-from pymc_minibatch_mh.sampling.trace import effects_dataset
+from pymc_minibatch_mh.sampling.trace import effects_dataset, name_of_large_groups
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 
 #: Number of draws between two reports of progress.
@@ -77,7 +77,8 @@ def draw_effects(
             raise SettingError(f"groups= has {max(numbers)}, but groups end at {plan.n_rows - 1}.")
     model = model_behind(step) if model is None else model
     positions = _positions_of(data, model, step)
-    posterior, parts = data["posterior"].to_dataset(), []
+    partly = [name_of_large_groups(block) for block in step_of(step).target.factorization.blocks]
+    posterior, parts = data["posterior"].to_dataset().drop_vars(partly, errors="ignore"), []
     # At most this many effects, of which there may be millions, are in memory at a time.
     n_effects = sum(block.stop - block.start for block in blocks)
     each = max(1, min(DRAWS_AT_ONCE, EFFECTS_AT_ONCE // (len(positions) * n_effects)))
@@ -175,23 +176,22 @@ def _positions_of(data: xr.DataTree, model: pm.Model, step: MinibatchStep) -> np
     factorization = step.target.factorization
     posterior = require_trace(data)["posterior"].to_dataset()
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
-    integrated, draws = [b.variable for b in factorization.integrated], {}
+    draws, partly = {}, {}
+    for block in factorization.blocks:
+        name = name_of_large_groups(block)
+        if block.entries is not None and name in posterior.data_vars:
+            partly[block.name] = posterior[name].transpose("chain", "draw", ...).to_numpy()
     for rv in model.free_RVs:
-        name, size = str(rv.name), model.rvs_to_values[rv].type.shape
-        if name in factorization.natural:
+        name, value = str(rv.name), model.rvs_to_values[rv]
+        if name in factorization.natural and value.name not in partly:
             if name not in posterior.data_vars:
-                large = _large_groups(step) if model.rvs_to_values[rv] in integrated else 0
                 raise SettingError(
-                    f"{name!r} is not in the trace"
-                    + f", in which effects of {large} groups with many rows are parameters"
-                    * bool(large)
-                    + ". Sample without var_names=, with effects="
-                    + ("True." if large else "False.")
+                    f"{name!r} is not in the trace. Sample without var_names=, with effects=False."
                 )
             draws[name] = in_model_order(posterior[name], model)
         else:
             # No other variable is computed from the effects.
-            draws[name] = np.broadcast_to(0.0, (*shape, *(n or 1 for n in size)))
+            draws[name] = np.broadcast_to(0.0, (*shape, *(n or 1 for n in value.type.shape)))
     values = transformed_draws(draws, model)
-    lines = [block.flat(values[block.name]) for block in factorization.blocks]
+    lines = [partly.get(b.name, b.flat(values[b.name])) for b in factorization.blocks]
     return factorization.positions(np.concatenate(lines, axis=-1))

@@ -445,6 +445,14 @@ class _GroupMaker:
         return self.posterior([v for _, v in large], few, {**coords, "draw": coords["draw"][every]})
 
 
+def name_of_large_groups(block: Block) -> str:
+    """Name, in a trace without effects, of the effects that are parameters: some of a variable's.
+
+    They are on the scale of the value variable, which is that of all real effects.
+    """
+    return f"{block.name}_of_large_groups"
+
+
 def effects_dataset(
     model: pm.Model,
     factorization: Factorization,

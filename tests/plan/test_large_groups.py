@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 
 from helpers.small_groups import placed_at, read, target_of
 from pymc_minibatch_mh import TunaMH, draw_effects, group_log_likelihood, sample
@@ -150,13 +151,18 @@ def test_large_groups_have_the_effects_that_others_have(step):
     np.testing.assert_allclose(*sds, rtol=0.2)
 
 
-def test_traces_without_effects_need_those_of_large_groups(step):
+def test_traces_without_effects_have_those_of_large_groups(step):
+    """They are parameters, given which all other effects are drawn afterwards."""
     shared = sample(step, 20, tune=50, chains=1, random_seed=1, effects=False, **QUIET)
-    assert set(shared.posterior.data_vars) == {"tau", "mu", "b"}
-    with pytest.raises(
-        SettingError, match="in which effects of 2 groups with many rows are parameters"
-    ):
-        draw_effects(shared, step)
+    assert set(shared.posterior.data_vars) == {"tau", "mu", "b", "effect_of_large_groups"}
+    whole = draw_effects(shared, step)
+    assert set(whole.posterior.data_vars) == {"tau", "mu", "b", "effect"}
+    large = shared.posterior["effect_of_large_groups"].to_numpy()
+    np.testing.assert_allclose(whole.posterior["effect"].to_numpy()[..., LARGE], large)
+    assert large.std() > 0.0
+    lacking = shared["posterior"].to_dataset().drop_vars("effect_of_large_groups")
+    with pytest.raises(SettingError, match="'effect' is not in the trace"):
+        draw_effects(xr.DataTree.from_dict({"posterior": lacking}), step)
     with pytest.raises(SettingError, match="'effect' has 2 groups with many rows"):
         group_log_likelihood(shared, step)
 
