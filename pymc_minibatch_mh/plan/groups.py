@@ -56,8 +56,6 @@ MAX_ROWS_IN_GROUP, MAX_OTHERS = 200.0, 60
 #: Minimum standard deviation of a scale, relative to it, at which its square may be the coordinate;
 #: effective draws of an update below which a coordinate is not chosen if the other one has more.
 UNCERTAIN, MIN_SHARE = 0.05, 0.1
-#: Maximum number and share of the groups whose effects become parameters to save others many nodes.
-FEW, SHARE_OF_FEW = 5, 0.01
 #: Factor by which both forecasts together may be wrong: in doubt, effects are integrated out,
 #: as their stored draws are then independent.
 ERROR_OF_FORECASTS = 10.0
@@ -261,11 +259,8 @@ def _at_nodes(
     A few groups whose effects no nodes fit keep them as parameters.
     """
     marginal = _group_target(target, groups, first_nodes(groups), [1] * len(groups.scales))
-    # Each takes a coordinate, or more with several effects: those cost more than their nodes.
-    is_first = not groups.large.size and len(groups.effects) == 1
-    spare = min(FEW, SHARE_OF_FEW * groups.n_groups, groups.room) if is_first else 0
     try:
-        return with_placed_nodes(marginal, marginal.factorization.ravel(start), rng, int(spare))
+        return with_placed_nodes(marginal, marginal.factorization.ravel(start), rng)
     except NarrowEffectsError as error:
         if error.groups.size > groups.room:
             raise

@@ -34,9 +34,8 @@ STRETCHED, WIDENED, REACH = 31, 1.4, 0.55
 #: there are no nodes; number of positions for it; number of groups that propose a number; maximum
 #: number that decide.
 MAX_ERROR, MAX_LAST_ERROR, ERROR_POINTS = {1: 1e-6, 2: 1e-3}, 0.01, 5
-#: Number of nodes that all groups have rather than that the effects of a few become parameters;
-#: share of the last error without the worst groups.
-MANY, ENOUGH = 21, 0.1
+#: Share of the last error without the groups whose effects become parameters.
+ENOUGH = 0.1
 SOME_GROUPS, ERROR_GROUPS = 1_000, 5_000
 #: Maximum number of groups in the first search for the mode.
 SEARCH_GROUPS = 2_000
@@ -288,11 +287,11 @@ def _widened(
 
 
 def with_placed_nodes(
-    target: GroupTarget, start: np.ndarray, rng: np.random.Generator, spare: int = 0
+    target: GroupTarget, start: np.ndarray, rng: np.random.Generator
 ) -> tuple[GroupTarget, np.ndarray, NodeChoice]:
     """Target with frozen nodes for the posterior near a start, its mode, and the choice.
 
-    NarrowEffectsError if no nodes are enough, or if all but `spare` groups need far fewer.
+    NarrowEffectsError if no nodes are enough.
     """
     groups = target.compiled.layout.groups
     few = target.some(SEARCH_GROUPS)
@@ -310,7 +309,7 @@ def with_placed_nodes(
     points = _ErrorPoints.near(position, factor, target, rng)
     movements = _movements(target, moments, position, factor)
     errors = _NodeErrors(target, moments, points, movements)
-    nodes, choice = _choose_nodes(target, moments, errors, movements, spare)
+    nodes, choice = _choose_nodes(target, moments, errors, movements)
     return target.at_nodes(nodes), position, choice
 
 
@@ -449,7 +448,6 @@ def _choose_nodes(
     moments: EffectMoments,
     errors: _NodeErrors,
     movements: np.ndarray,
-    spare: int,
 ) -> tuple[Nodes, NodeChoice]:
     """Fewest nodes whose error is small enough: some groups propose a number, more decide."""
     rows, law = target.group_rows, target.compiled.layout.groups.law
@@ -457,7 +455,6 @@ def _choose_nodes(
     rules = ((n, errors.moments.wide_nodes(law, n, errors.movements)) for n in COUNTS[q])
     good = (n for n, nodes in rules if errors.sd(nodes, every) < MAX_ERROR[q])
     first = next(good, COUNTS[q][-1])
-    first = min(first, MANY) if spare else first
     for count in COUNTS[q][COUNTS[q].index(first) :]:
         placed = rows.at_nodes(moments.wide_nodes(law, count, movements))
         nodes = _without_light_nodes(placed, errors.points, ~moments.moves_much(movements))
@@ -467,10 +464,6 @@ def _choose_nodes(
         if choice.error < MAX_ERROR[q]:
             return nodes, choice
         at_errors = nodes.some(errors.numbers), aliasing
-        if spare and count == MANY:
-            few = errors.worst(*at_errors, MAX_ERROR[q])
-            if few.size <= spare:
-                raise NarrowEffectsError("a few groups alone need more nodes", few)
     if choice.error < MAX_LAST_ERROR:
         return nodes, choice
     worst = errors.worst(*at_errors, ENOUGH * MAX_LAST_ERROR)

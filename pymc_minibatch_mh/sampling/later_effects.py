@@ -193,5 +193,8 @@ def _positions_of(data: xr.DataTree, model: pm.Model, step: MinibatchStep) -> np
             # No other variable is computed from the effects.
             draws[name] = np.broadcast_to(0.0, (*shape, *(n or 1 for n in value.type.shape)))
     values = transformed_draws(draws, model)
-    lines = [partly.get(b.name, b.flat(values[b.name])) for b in factorization.blocks]
+    lines = [
+        partly[block.name] if block.name in partly else block.flat(values[block.name])
+        for block in factorization.blocks
+    ]
     return factorization.positions(np.concatenate(lines, axis=-1))

@@ -45,6 +45,8 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction, predi
 
 #: Laws of effects by PyTensor's name: number of shape parameters before location and scale.
 LAWS = {"normal": 0, "logistic": 0, "t": 1}
+#: Number of rows in the group of a row, on average, from which large groups are parameters.
+MANY_BESIDE = 70
 #: Number of rows beyond which a few groups keep their effects as parameters, and how many are few.
 LARGE_ROWS, MOST_LARGE = 70, 20
 #: Maximum number of effects of a group; an entry of L that is 0.
@@ -212,6 +214,8 @@ def _small(levels: Sequence[np.ndarray], counts: np.ndarray) -> np.ndarray:
     is_large = rows > LARGE_ROWS
     in_memory = sum(level.size for level in levels) == rows.sum()
     few = in_memory and is_large.sum() <= min(MOST_LARGE, 0.1 * rows.size)
+    # Traces without effects, and leaving a group out, are simpler where all are integrated out.
+    few = few and rows @ rows > MANY_BESIDE * rows.sum()
     return np.flatnonzero(~is_large if few else np.ones(rows.size, dtype=bool))
 
 

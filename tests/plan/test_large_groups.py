@@ -111,10 +111,26 @@ def test_the_density_is_the_models_with_small_groups_integrated_out(name, root, 
     np.testing.assert_allclose(differences, 0.0, atol=2e-6)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def large_groups_are_parameters():
+    """Groups of some hundred rows, which are quick to evaluate, are treated as larger ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small_groups, "MANY_BESIDE", 0)
+        yield
+
+
 @pytest.fixture(scope="module")
 def step():
     """Return a step on a model with two large groups."""
     return TunaMH(model=model_of("products"), blocks="groups")
+
+
+@pytest.mark.parametrize(("n_rows", "integrated"), [(76, 501), (5_000, 500)])
+def test_a_group_that_is_a_little_larger_is_integrated_out(n_rows, integrated, monkeypatch):
+    monkeypatch.setattr(small_groups, "MANY_BESIDE", 70)
+    counts = np.array([[*np.full(500, 5), n_rows]])
+    levels = [np.repeat(np.arange(501), counts[0])]
+    assert small_groups._small(levels, counts).size == integrated
 
 
 def test_large_groups_are_parameters_and_their_rows_observations(step):
@@ -200,9 +216,8 @@ def counts_with(extreme, n_groups=400):
     return model
 
 
-@pytest.mark.parametrize("extreme", [70, 5_000])
-def test_an_effect_that_needs_nodes_of_its_own_is_a_parameter(extreme, tmp_path):
-    """Without it, no nodes are enough for the second, and 41 for the first."""
+def test_an_effect_that_no_nodes_fit_is_a_parameter(tmp_path):
+    extreme = 5_000
     step = TunaMH(model=counts_with(extreme), blocks="groups")
     assert step.plan.groups.large.tolist() == [7]
     assert step.plan.choice.n_nodes <= 21
