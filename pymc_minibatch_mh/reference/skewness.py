@@ -11,6 +11,7 @@ any (``ScaleConditional``), else those of the normal approximation. Rows enter b
 if there are many, a subsample of these is evaluated. Approximations only affect acceptance rates.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -52,22 +53,24 @@ class Placed(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Base:
+class _Base(ABC):
     """Coordinates z that are standard normal to second order."""
 
     target: Target
     reference: Reference
     rows: "_Remainders"
 
+    @abstractmethod
     def to_position(self, z: np.ndarray) -> Placed:
-        raise NotImplementedError
+        """Position of z, and the logarithm of its density."""
 
+    @abstractmethod
     def slopes(self, z: np.ndarray) -> Derivatives:
         """Gradient and Hessian of the log-density of z."""
-        raise NotImplementedError
 
+    @abstractmethod
     def map_of(self, normal: "Variational") -> SkewMap:
-        raise NotImplementedError
+        """Map of third order around a variational normal of z."""
 
 
 @dataclass(frozen=True, eq=False)
