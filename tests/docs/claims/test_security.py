@@ -60,6 +60,8 @@ step.start(chain)
 chain.advance(200)
 chain.stop_adapting()
 chain.advance(updates)
+# Gaps that preparations left in the heap would be used again, and touch no fresh page.
+gaps = [np.ones(rows, np.int8) for _ in range(200)]
 before = getrusage(RUSAGE_SELF).ru_minflt
 chain.advance(updates)
 between = getrusage(RUSAGE_SELF).ru_minflt
