@@ -88,6 +88,6 @@ def tangents_around(target: GroupTarget, reference: Reference) -> EffectTangents
 def in_scales(target: GroupTarget, position: Array) -> Array:
     """Position with the scales of effects themselves, in which predictors are linear."""
     position = position.copy()
-    for scale in target.compiled.layout.scales:
+    for scale in target.compiled.layout.free_scales:
         position[scale.coordinate] **= 1.0 / scale.root
     return position

@@ -170,9 +170,9 @@ class NodeBoundsPass:
             yield from self._slabs(self._along)
             return
         yield from self._balls()
-        if len(self._rows.layout.offsets) > 1:
-            scale = min(self._rows.layout.scales, key=partial(self._narrowed, trials))
-            yield self._slabs_along(scale)
+        scales = self._rows.layout.free_scales
+        if len(self._rows.layout.offsets) > 1 and scales:
+            yield self._slabs_along(min(scales, key=partial(self._narrowed, trials)))
 
     def _balls_of_mode(self) -> np.ndarray:
         """Radii of the balls about the centre."""

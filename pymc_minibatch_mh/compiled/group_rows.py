@@ -34,7 +34,10 @@ class Nodes(NamedTuple):
 
 
 class ScaleRecord(NamedTuple):
-    """Entry of the effects' factor, whose power `root` is a coordinate: ``mh_scale``."""
+    """Entry of the effects' factor, whose power `root` is a coordinate: ``mh_scale``.
+
+    The entry is the constant `spread` if the root is 0.
+    """
 
     row: int
     column: int
@@ -44,7 +47,8 @@ class ScaleRecord(NamedTuple):
 
     def value_at(self, positions: np.ndarray) -> np.ndarray:
         """Entry at positions of shape (..., d)."""
-        return self.spread * positions[..., self.coordinate] ** (1.0 / self.root)
+        values = positions[..., self.coordinate]
+        return self.spread * (values ** (1.0 / self.root) if self.root else np.ones_like(values))
 
 
 class GroupRecord(NamedTuple):
@@ -114,12 +118,19 @@ class GroupLayout:
         if groups.large.size:
             moved += tuple(_of_large_groups(f, groups, new) for f in functions)
         scales = tuple(
-            ScaleRecord(x.row, x.column, int(new[x.coordinate]), root, x.spread)
+            ScaleRecord(x.row, x.column, 0, 0, x.spread)
+            if x.is_constant
+            else ScaleRecord(x.row, x.column, int(new[x.coordinate]), root, x.spread)
             for x, root in zip(groups.scales, roots, strict=True)
         )
         offsets = np.array([effect.offset for effect in groups.effects])
         order = np.concatenate(rows).astype(np.int64)
         return cls(groups, moved, size, location, offsets, scales, order, starts)
+
+    @property
+    def free_scales(self) -> tuple[ScaleRecord, ...]:
+        """Scales that depend on a coordinate."""
+        return tuple(scale for scale in self.scales if scale.root)
 
     @property
     def n_groups(self) -> int:
@@ -149,7 +160,7 @@ class GroupLayout:
     def is_read(self) -> np.ndarray:
         """Whether groups depend on a coordinate, shape (d,)."""
         read = read_coordinates(predictor_forms(self.functions))
-        read = read.union(scale.coordinate for scale in self.scales)
+        read = read.union(scale.coordinate for scale in self.free_scales)
         return (self.location != 0.0).any(axis=0) | np.isin(np.arange(self.size), list(read))
 
     def record(self, nodes: Nodes, terms: LaidOut, order: int) -> GroupRecord:
@@ -290,7 +301,7 @@ class GroupRows:
     def record_of_scales(self) -> LaidOut:
         """C record of the groups in coordinates of the scales themselves, not of their squares."""
         record = self.layout.record(self.nodes, self.terms, 2)
-        scales = tuple(scale._replace(root=1) for scale in record.scales)
+        scales = tuple(scale._replace(root=min(scale.root, 1)) for scale in record.scales)
         return LaidOut("mh_groups", record._replace(scales=scales))
 
     def space(

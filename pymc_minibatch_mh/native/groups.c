@@ -83,6 +83,8 @@ double mh_log_of_sum(const double *values, int64_t n, double *shares)
 
 mh_scale_value mh_scale_at(const mh_scale *scale, double x)
 {
+    if (scale->root == 0)
+        return (mh_scale_value){scale->spread, 0.0, 0.0};
     if (scale->root == 1)
         return (mh_scale_value){scale->spread * x, scale->spread, 0.0};
     const double tau = scale->spread * sqrt(x);

@@ -62,15 +62,15 @@ def seconds_one_at_a_time(target: GroupTarget, moments: EffectMoments) -> float:
 
 
 def share_along_scale(target: GroupTarget, reference: Reference) -> float:
-    """Effective draws of an update along the only scale; 1 if there are several."""
-    if len(target.compiled.layout.scales) > 1:
+    """Effective draws of an update along the only free scale; 1 if there are none or several."""
+    if len(target.compiled.layout.free_scales) != 1:
         return 1.0
     return effective_share(*log_ratios(target, reference))
 
 
 def log_ratios(target: GroupTarget, reference: Reference) -> tuple[np.ndarray, np.ndarray]:
     """Numbers z of standard deviations along the scale, and log π/q there up to a constant."""
-    (scale,) = target.compiled.layout.scales
+    (scale,) = target.compiled.layout.free_scales
     line = reference.factor[scale.coordinate] / np.linalg.norm(reference.factor[scale.coordinate])
     z = np.linspace(*ENDS, POSITIONS)
     moves = np.outer(z, reference.factor @ line)

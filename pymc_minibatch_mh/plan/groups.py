@@ -285,9 +285,11 @@ def _in_best_coordinate(
     target: Target, marginal: GroupTarget, reference: Reference, rng: np.random.Generator
 ) -> tuple[GroupTarget, Reference]:
     """Target and reference in a scale or, if it is forecast to be faster, in its square."""
-    scale, *others = marginal.compiled.layout.scales
-    sd = float(np.linalg.norm(reference.factor[scale.coordinate]))
-    if others or not sd > UNCERTAIN * reference.centre[scale.coordinate]:
+    scales = marginal.compiled.layout.scales
+    if len(scales) > 1 or not scales[0].root:
+        return marginal, reference
+    scale, sd = scales[0], float(np.linalg.norm(reference.factor[scales[0].coordinate]))
+    if not sd > UNCERTAIN * reference.centre[scale.coordinate]:
         return marginal, reference
     layout, begin = marginal.compiled.layout, reference.centre.copy()
     squared = _group_target(target, layout.groups, marginal.group_rows.nodes, [2])

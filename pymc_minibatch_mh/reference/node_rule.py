@@ -359,7 +359,8 @@ def _density_at(target: GroupTarget, position: np.ndarray) -> Derivatives:
 class _ErrorPoints(NamedTuple):
     """Positions with weights, shapes (scales, n, d) and (n,), for averages over the posterior.
 
-    Errors grow by exponentials of a scale: along it, positions are Gauss-Hermite nodes.
+    Errors grow by exponentials of a scale: along it, positions are Gauss-Hermite nodes. If all
+    scales are constant, they are along a random direction.
     """
 
     positions: np.ndarray
@@ -371,8 +372,8 @@ class _ErrorPoints(NamedTuple):
     ) -> Self:
         """Positions of the normal approximation at a mode, by a factor of its covariance."""
         (x, weights), positions = hermegauss(ERROR_POINTS), []
-        for scale in target.compiled.layout.scales:
-            line = factor[scale.coordinate]
+        lines = [factor[scale.coordinate] for scale in target.compiled.layout.free_scales]
+        for line in lines or [rng.standard_normal(mode.size)]:
             line = line / np.linalg.norm(line)
             w = rng.standard_normal((ERROR_POINTS, line.size))
             w += np.outer(x - w @ line, line)
@@ -395,8 +396,9 @@ def _movements(
     layout = target.compiled.layout
     if moments.mean.shape[1] > 1 or len(layout.scales) != 1:
         return np.zeros(len(moments.mean))
-    (scale,) = layout.scales
-    turns = layout.location @ factor + scale.spread * moments.mean * factor[scale.coordinate]
+    (scale,), turns = layout.scales, layout.location @ factor
+    if scale.root:
+        turns = turns + scale.spread * moments.mean * factor[scale.coordinate]
     informed = np.maximum(1.0 - moments.factor[:, 0, 0] ** 2, 0.0)
     return informed * np.linalg.norm(turns, axis=1) / scale.value_at(mode)
 

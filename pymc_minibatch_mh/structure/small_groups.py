@@ -3,7 +3,7 @@
 Given all other parameters its effects are independent, so the likelihood of a group, with its
 effects α = μ + L z integrated over, is a factor of the posterior: the group is the observation. The
 law of z is fixed, μ is affine in other coordinates, and an entry of the lower triangular L is
-proportional to a coordinate φ, or to a positive monotone function h(φ) such as exp(φ).
+constant, proportional to a coordinate φ, or to a positive monotone function h(φ) such as exp(φ).
 """
 
 from collections.abc import Iterator, Sequence
@@ -73,7 +73,8 @@ class EffectLaw(NamedTuple):
 class EffectScale(NamedTuple):
     """Entry of L: spread × coordinate, or spread × h(coordinate) if the coordinate is like a log.
 
-    The positive function h, exp by default, has the `steps` of a :class:`Monotone`.
+    The positive function h, exp by default, has the `steps` of a :class:`Monotone`. Without a
+    coordinate, which is then -1, the entry is the constant `spread`.
     """
 
     row: int
@@ -82,6 +83,11 @@ class EffectScale(NamedTuple):
     spread: float
     is_log: bool = True
     steps: tuple[tuple[str, float], ...] = (("exp", 0.0),)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the entry depends on no coordinate."""
+        return self.coordinate < 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,11 +403,14 @@ def _affine_parts(
 
 def _effect_scale(scale: PositionFactor | None, factor: GroupingFactor) -> EffectScale:
     """First entry of L, for a scale that is a positive monotone function of one coordinate."""
+    match scale and scale.expression:
+        case ("number", value) if value > 0.0:
+            return EffectScale(0, 0, -1, value, is_log=False)
     function, number = monotone_from(scale.expression) if scale else None, 1.0
     if function is None or not function.ends[0] >= 0.0:
         raise NotSeparableError(
-            f"{factor.name!r} has a standard deviation that is not a positive, monotone function "
-            "of one parameter"
+            f"{factor.name!r} has a standard deviation that is neither a positive number nor a "
+            "positive, monotone function of one parameter"
         )
     steps, (last, spread) = function.steps, function.steps[-1]
     if last == "multiply" and spread > 0.0:
@@ -421,8 +430,9 @@ def _scales_of(
             yield scale._replace(row=k, column=k, spread=scale.spread * width)
             continue
         match entry and entry.expression:
-            case ("number", 0.0):
-                pass
+            case ("number", value):
+                if value:
+                    yield EffectScale(k, column, -1, value * width, is_log=False)
             case ("linear", ((number, coordinate),), ("number", 0.0)):
                 yield EffectScale(k, column, coordinate, number * width, is_log=False)
             case _:
@@ -459,7 +469,8 @@ def _require_apart(
 ) -> None:
     """Raise NotSeparableError if the scale occurs elsewhere, or another map moves the location."""
     names, moved = factorization.coordinate_names, set(groups.coordinates.flat)
-    scales = [scale.coordinate for scale in groups.scales]
+    free = [scale for scale in groups.scales if not scale.is_constant]
+    scales = [scale.coordinate for scale in free]
     means = {k for effect in groups.effects for k, _ in effect.location}
     read = read_coordinates(predictor_forms(functions))
     for scale in scales:
@@ -467,7 +478,7 @@ def _require_apart(
             raise NotSeparableError(f"{names[scale]!r} is in the mean of the effects as well")
         if scale in read:
             raise NotSeparableError(f"{names[scale]!r} is in the likelihood by itself as well")
-    if len({x[2:3] + x[4:] for x in groups.scales}) > len(set(scales)):
+    if len({x[2:3] + x[4:] for x in free}) > len(set(scales)):
         raise NotSeparableError(f"two entries of the factor of {groups.name!r} share a parameter")
     others = [x for x in factorization.maps if moved.isdisjoint(x.moved_indices)]
     taken = means.union(scales)

@@ -60,8 +60,8 @@ def eta(d, v, a, rows):
 class Family(NamedTuple):
     """How to write a model, and log-densities of some rows at values and an effect.
 
-    `draw` makes observations, `scale` is the factor of tau, `location` the effects' mean. Two
-    effects have a mean and, in place of the scale, a `factor` of their covariance.
+    `draw` makes observations, `scale` is the factor of tau, or a scale without it, `location` the
+    effects' mean. Two effects have a mean and, in place of the scale, a `factor` of covariances.
     """
 
     write: Callable
@@ -196,6 +196,25 @@ def products():
     return Family(write, logp, lambda d: d.u + d.rng.normal(size=d.u.size), scale=0.5)
 
 
+def discriminations():
+    """Write abilities with a fixed standard deviation, and items of two parameters."""
+
+    def write(d, y):
+        ability = pm.Normal("a", 0.0, 0.7, shape=d.n_groups)
+        slope = pm.LogNormal("slope", 0.0, 0.5, shape=3)
+        level = pm.Normal("level", 0.0, 1.0, shape=3)
+        logit = slope[d.other] * (ability[d.group] - level[d.other])
+        pm.Bernoulli("y", logit_p=logit, observed=y)
+
+    def logp(d, y, v, a, rows):
+        item = d.other[rows]
+        logit = v["slope"][item] * (a - v["level"][item])
+        return stats.bernoulli.logpmf(y[rows], expit(logit))
+
+    return Family(write, logp, lambda d: stats.bernoulli.rvs(expit(d.u), random_state=d.rng),
+                  location=lambda v: 0.0, scale=0.7)  # fmt: skip
+
+
 def line_of_two(d, effect):
     """Return predictors with an intercept and a slope of each group, both of two coefficients."""
     return effect[0][d.group] + effect[1][d.group] * d.x[:, 0]
@@ -220,6 +239,22 @@ def two_scales():
     return Family(write, logp, lambda d: stats.bernoulli.rvs(expit(d.u), random_state=d.rng),
                   location=lambda v: np.array([v["m"][0], 2.0 * v["m"][1] + 0.3]),
                   factor=lambda v: np.diag([0.8 * v["tau"][0], v["tau"][1]]))  # fmt: skip
+
+
+def constant_factor():
+    """Write correlated intercepts and slopes with a fixed covariance."""
+    chol = np.array([[0.8, 0.0], [0.3, 0.5]])
+
+    def write(d, y):
+        m = pm.Normal("m", 0.0, 1.0, shape=2)
+        effect = pm.MvNormal("a", m, chol=chol, shape=(d.n_groups, 2)).T
+        pm.Bernoulli("y", logit_p=line_of_two(d, effect), observed=y)
+
+    def logp(d, y, v, a, rows):
+        return stats.bernoulli.logpmf(y[rows], expit(eta_of_two(d, a, rows)))
+
+    return Family(write, logp, lambda d: stats.bernoulli.rvs(expit(d.u), random_state=d.rng),
+                  location=lambda v: v["m"], factor=lambda v: chol)  # fmt: skip
 
 
 def correlated(kind):
@@ -263,7 +298,9 @@ FAMILIES = {
     "slopes": slopes(),
     "two terms": two_terms(),
     "products": products(),
+    "discriminations": discriminations(),
     "two scales": two_scales(),
+    "constant factor": constant_factor(),
     "correlated": correlated("poisson"),
     "correlated products": correlated("normal"),
 }
@@ -293,7 +330,7 @@ def exact_log_likelihood(family, d, y, values, g):
     rows = np.flatnonzero(d.group == g)
     if family.factor:
         return integral_in_the_plane(family, d, y, values, rows).integral
-    location, tau = family.location(values), family.scale * values["tau"]
+    location, tau = family.location(values), family.scale * values.get("tau", 1.0)
 
     def log_integrand(z):
         return family.law.logpdf(z) + family.logp(d, y, values, location + tau * z, rows).sum()

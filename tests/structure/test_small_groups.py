@@ -117,6 +117,10 @@ def logistic():
     rows(pm.Logistic("a", 0.0, tau(), shape=G))
 
 
+def constant_scale():
+    rows(normal(mu(), 1.3))
+
+
 def hyperpriors():
     mean = pm.Normal("mu", pm.Normal("top", 0.0, 1.0), tau("sd of mu"))
     rows(normal(mean, pm.HalfNormal("tau", pm.Exponential("top of tau", 1.0))))
@@ -150,6 +154,7 @@ CENTRED = {
     "scale of two factors": (scale_of_two_factors, {}, 0.0, 1.0, "tau_log__", NORMAL),
     "Student's t": (student, {"mu": 1.0}, 0.0, 1.0, "tau_log__", EffectLaw("t", 4.0)),
     "logistic": (logistic, {}, 0.0, 1.0, "tau_log__", EffectLaw("logistic")),
+    "constant scale": (constant_scale, {"mu": 1.0}, 0.0, 1.3, None, NORMAL),
     "hyperpriors": (hyperpriors, {"mu": 1.0}, 0.0, 1.0, "tau_log__", NORMAL),
     "column": (column, {}, 0.0, 1.0, "tau_log__", NORMAL),
 }  # fmt: skip
@@ -167,7 +172,8 @@ def test_centred_effects_are_found(name):
     assert reading.location == location
     assert effect.offset == offset
     assert entry.spread == pytest.approx(spread, rel=1e-15)
-    assert reading.whole.coordinate_names[entry.coordinate] == scale
+    names = reading.whole.coordinate_names
+    assert (None if entry.is_constant else names[entry.coordinate]) == scale
     assert effect.width == 0.0
 
 
@@ -334,8 +340,7 @@ REFUSED = {
     "scale that may be negative": (
         lambda: rows(normal(0.0, pm.Uniform("tau", -1.0, 3.0))), "monotone",
     ),
-    "two scales": (lambda: rows(normal(0.0, tau() * tau("s"))), "not a positive, monotone"),
-    "constant scale": (lambda: rows(normal(0.0, 1.0)), "not a positive, monotone"),
+    "two scales": (lambda: rows(normal(0.0, tau() * tau("s"))), "positive, monotone"),
     "scale of the noise": (lambda: scale_in_the_likelihood(True), "likelihood by itself"),
     "scale in the predictor": (lambda: scale_in_the_likelihood(False), "likelihood by itself"),
     "scale shared by products": (scale_shared_by_products, "'other' depends on the scale"),
