@@ -12,7 +12,8 @@ from scipy.stats import chi2
 
 from bounds.certified import fit, hunt
 from helpers.models import FAMILIES
-from pymc_minibatch_mh.bounds.bounds_pass import TAILS, TOTAL
+from pymc_minibatch_mh.bounds.bounds_pass import TAILS
+from pymc_minibatch_mh.native.bound_tables import TOTAL
 
 FILE = Path(__file__).with_suffix(".json")
 COMMAND = "PYTHONPATH=.:tests python benchmarks/looseness.py"
@@ -29,7 +30,7 @@ def measured(name, rows=ROWS):
     reference = fitted.reference(ORDERS[name])
     tables = fitted.bounds(reference).tables()
     radii, totals = tables.headers[:, 0], tables.headers[:, TOTAL]
-    least = totals.min() / tables.looseness
+    least = fitted.least_total(reference)
     nested = (float(np.sqrt(chi2.isf(tail, fitted.factorization.size))) for tail in TAILS)
     excess = [float(totals[radii >= 0.999999 * radius].min() / least) for radius in nested]
     return {

@@ -97,7 +97,6 @@ class BlockTables:
     largest: np.ndarray
     bounds: "BlockBounds"
     n_rows: int
-    looseness: float
     length: int = BLOCK
     sums: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     most_at_once: int = MAX_FETCHED
@@ -294,7 +293,7 @@ class BlockBounds(BoundsPass):
         trials, radii, plans = self._plan_regions()
         self._copy = self._worthwhile_copy(trials)
         if self._copy.lines.size:
-            return self._tables_of(self._bounds_over(trials, radii, plans))
+            return self._tables_of(self._bounds_over(radii, plans))
         tried, n_rows = self.over_regions(Regions(radii, plans)), self.function.n_rows
         sums, largest = tried.sums_and_largest(0)
         finite = np.isfinite(largest).all(axis=2)
@@ -303,13 +302,9 @@ class BlockBounds(BoundsPass):
             raise self._unbounded_error(tried.first_unbounded(largest[0]), radii[0])
         kinds = ((k, *found) for k in usable for found in self._table_kinds(*sums[k].sum(axis=1)))
         bounds = self.over_regions(Regions(radii, plans, list(kinds)))
-        base = sum(trial.total(0.0, trial.whole) for trial in trials)
         kept, kept_sums = bounds.selected_tables(largest), bounds.selected_tables(sums)
-        looseness = float(kept_sums.sum(axis=1).min() / base) if base > 0.0 else 1.0
-        headers = bounds.headers(kept_sums)
-        return BlockTables(
-            headers, kept * (1.0 + ROUNDING), bounds, n_rows, looseness, BLOCK, kept_sums
-        )
+        headers, raised = bounds.headers(kept_sums), kept * (1.0 + ROUNDING)
+        return BlockTables(headers, raised, bounds, n_rows, BLOCK, kept_sums)
 
     def extended(self, tables: BlockTables) -> BlockTables:
         """Tables extended by appended rows; BoundsError if a new row is unbounded in a region."""

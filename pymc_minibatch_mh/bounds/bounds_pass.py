@@ -44,7 +44,7 @@ from pymc_minibatch_mh.expressions.inner_sums import Composition
 from pymc_minibatch_mh.expressions.kinks import kinks_of
 from pymc_minibatch_mh.functions.interval import Array
 from pymc_minibatch_mh.native import library
-from pymc_minibatch_mh.native.bound_tables import NO_DIRECTIONS, TOTAL
+from pymc_minibatch_mh.native.bound_tables import NO_DIRECTIONS
 from pymc_minibatch_mh.native.moves import DIRECTIONAL, JOINT, KINKED, SHARP
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.whitened_copy import (
@@ -134,18 +134,15 @@ class BoundsPass(RowPass):
         self._copy = self._worthwhile_copy(trials)
         if self._groups is not None and self._draws_by_groups:
             self._groups = self._groups.with_rows(self._n_rows, self.order)
-        return self._bounds_over(trials, radii, plans)
+        return self._bounds_over(radii, plans)
 
     def _bounds_over(
-        self,
-        trials: Sequence["_Trial"],
-        radii: Sequence[float],
-        plans: Sequence[Sequence[Sequence[int]]],
+        self, radii: Sequence[float], plans: Sequence[Sequence[Sequence[int]]]
     ) -> "_Bounded":
         """Bounds c_i and c̃_i of all rows; `plans`: numbers of pieces by region and term."""
         c = np.empty((len(radii), 2, self._n_rows), dtype=np.float32)
         self._fill_rows(c, partial(self._bound_pairs, radii, plans))
-        return _Bounded(trials, radii, c)
+        return _Bounded(radii, c)
 
     def _tables_of(self, bounded: "_Bounded") -> Tables:
         """Bounds tables; every update evaluates rows that are unbounded in one of their regions.
@@ -168,10 +165,8 @@ class BoundsPass(RowPass):
         headers = np.array([[radius, kind, _total(c, ~unbounded)] for radius, kind, c in tables])
         c = np.stack([c for _, _, c in tables])
         c[:, unbounded] = np.inf
-        base = sum(trial.total(0.0, trial.whole) for trial in bounded.trials)
-        looseness = float(headers[:, TOTAL].min() / base) if base > 0.0 else 1.0
         heavy = np.flatnonzero(always)
-        return Tables(headers, c, looseness, heavy=heavy, groups=self._groups, copy=self._copy)
+        return Tables(headers, c, heavy=heavy, groups=self._groups, copy=self._copy)
 
     def _expected_draws(self, bounded: "_Bounded", served: Sequence[int]) -> Array:
         """How often a typical update draws each row, by the probabilities of the regions."""
@@ -460,9 +455,8 @@ def _total(c: Array, rows: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Bounded:
-    """Bounds `c` of all rows over nested regions, shape (regions, 2, rows), and trial rows."""
+    """Bounds `c` of all rows over nested regions, shape (regions, 2, rows)."""
 
-    trials: Sequence["_Trial"]
     radii: Sequence[float]
     c: np.ndarray
 

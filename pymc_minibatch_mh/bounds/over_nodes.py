@@ -118,8 +118,8 @@ class NodeBoundsPass:
         headers[:, TOTAL] = c.sum(axis=1, dtype=np.float64)
         heavy = _influential_groups(self._mean_sizes(cover.along, headers, intervals) @ c)[0]
         if cover.along is None:
-            return Tables(headers, c, 1.0, heavy=heavy)
-        return Tables(headers, c, 1.0, heavy=heavy, along=cover.along, intervals=intervals)
+            return Tables(headers, c, heavy=heavy)
+        return Tables(headers, c, heavy=heavy, along=cover.along, intervals=intervals)
 
     def _mean_sizes(
         self, axis: np.ndarray | None, headers: np.ndarray, intervals: np.ndarray

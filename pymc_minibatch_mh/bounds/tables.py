@@ -105,15 +105,13 @@ class Tables:
     """Bounds of all rows.
 
     `headers`, shape (T, 3), has radius, kind and Σc_i of every table, smallest radius first; `c`,
-    shape (T, N), is float32. `looseness` is the smallest Σc_i relative to Σc_i for zero radius. If
-    not `verified`, bounds come from the user, as does `metric`. Every update evaluates the rows
-    `heavy`, among them those without a bound, whose c_i is infinite. With `groups`, M is the
-    maximum over groups. A whitened `copy` rejects candidates.
+    shape (T, N), is float32. If not `verified`, bounds come from the user, as does `metric`. Every
+    update evaluates the rows `heavy`, among them those without a bound, whose c_i is infinite. With
+    `groups`, M is the maximum over groups. A whitened `copy` rejects candidates.
     """
 
     headers: np.ndarray
     c: np.ndarray
-    looseness: float
     verified: bool = True
     metric: Callable[..., float] | None = None
     heavy: np.ndarray = field(default_factory=lambda: NO_ROWS)

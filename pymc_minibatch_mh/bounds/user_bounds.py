@@ -72,7 +72,7 @@ class Bounds:
         single = rounded_up(numbers_per_row("bounds=Bounds(c)", "c", self.c, n_rows, 0.0))
         kind = DIRECTIONAL if self.metric is None else GIVEN
         headers = np.array([[np.inf, kind, single.sum(dtype=np.float64)]])
-        return Tables(headers, single[None], float("nan"), verified=False, metric=self.metric)
+        return Tables(headers, single[None], verified=False, metric=self.metric)
 
 
 def tell_of_unverified_bounds(names: str, setting: str) -> None:

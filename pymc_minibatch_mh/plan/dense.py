@@ -48,7 +48,7 @@ MOVES, MAX_PASSES = 10_000, 1
 #: Minimum fraction of fetched rows that chains use; below it, a warning is logged.
 MIN_KEPT_SHARE = 0.01
 #: Fields of bounds tables that a file stores.
-TABLE_FIELDS = ("headers", "c", "looseness", "verified", "heavy")
+TABLE_FIELDS = ("headers", "c", "verified", "heavy")
 #: Fields that only tables over slabs have.
 SLAB_FIELDS = ("along", "intervals")
 
@@ -84,8 +84,8 @@ class DensePlan(Plan):
         tables, copy = None, optional_record("copy", WhitenedCopy, stored)
         if "headers" in stored:
             fields: dict[str, Any] = {name: stored[name] for name in TABLE_FIELDS}
-            fields |= {name: fields[name].item() for name in ("looseness", "verified")}
             fields |= {name: stored.get(name) for name in SLAB_FIELDS}
+            fields["verified"] = bool(fields["verified"])
             groups = optional_record("groups", Groups, stored)
             tables = Tables(**fields, groups=groups, copy=copy.aligned_lines() if copy else NO_COPY)
         reference = stored_record("reference", Reference, stored)

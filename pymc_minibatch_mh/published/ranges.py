@@ -50,7 +50,7 @@ def table_of_ranges(low: Array, high: Array, *, verified: bool) -> Tables:
     widths = rounded_up(below.astype(np.float64) + np.maximum(high, 0.0))
     totals = [c.sum(dtype=np.float64) for c in (widths, below)]
     headers = np.array([[np.inf, CONSTANT, totals[0]], [NO_MOVE_RADIUS, CONSTANT, totals[1]]])
-    return Tables(headers, np.stack([widths, below]), float("nan"), verified)
+    return Tables(headers, np.stack([widths, below]), verified)
 
 
 class RangesPass(RowPass):

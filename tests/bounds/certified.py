@@ -17,7 +17,7 @@ from bounds.sums_of_parts import SUMS_OF_PARTS
 from bounds.vectors import VECTORS
 from expressions.values import plain
 from helpers.models import FAMILIES
-from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass, trial_rows
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.expressions.graph import Argument
 from pymc_minibatch_mh.functions.interval import Interval
@@ -141,6 +141,16 @@ class Fit:
         return BoundsPass(
             self.functions, reference, (self.factorization.lower, self.factorization.upper)
         )
+
+    def least_total(self, reference):
+        """Return Σc_i over a region without extent, estimated on a few rows."""
+        bounds, total = self.bounds(reference), 0.0
+        for function in self.functions:
+            data = trial_rows(function)
+            place, whole = bounds.geometry(function, data), (1,) * len(function.arguments)
+            c = np.fmin(*bounds.bounds(function, data, place, 0.0, whole))
+            total += np.broadcast_to(c, data.rows.shape).mean() * function.n_rows
+        return total
 
 
 @cache

@@ -98,7 +98,7 @@ def test_many_rows_without_a_bound_are_refused():
 def test_regions_are_worth_their_rows_or_not():
     c = np.zeros((3, 2, 100), np.float32)
     c[1, 0, :2], c[2, 1, :9] = np.inf, np.inf
-    bounded = _Bounded([], [1.0, 2.0, 3.0], c)
+    bounded = _Bounded([1.0, 2.0, 3.0], c)
     assert bounded.regions_worth(lambda radius: 0.02) == [0, 1]
     assert bounded.regions_worth(lambda radius: 0.01) == [0]
     assert bounded.regions_worth(lambda radius: 0.09) == [0, 1, 2]

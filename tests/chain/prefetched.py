@@ -40,7 +40,7 @@ def tables_of(c, radii=None):
     headers = np.array([[r, 0.0, x.sum(dtype=float)] for r, x in zip(radii, c, strict=True)])
     largest = np.maximum.reduceat(c, np.arange(0, c.shape[1], LENGTH), axis=1).astype(float)
     largest *= 1.0 + 0.5 * (np.arange(largest.shape[1]) % 2)
-    return BlockTables(headers, largest, Own(c), c.shape[1], 1.0, LENGTH)
+    return BlockTables(headers, largest, Own(c), c.shape[1], LENGTH)
 
 
 class Room:

@@ -33,7 +33,7 @@ def rows_of(order):
     c = rng.uniform(0.1, 1.0, ROWS) * np.array([[1.0], [1.7], [3.0]])
     c = c.astype(np.float32)
     headers = np.array([[r, SHARP, t.sum(dtype=np.float64)] for r, t in zip(RADII, c, strict=True)])
-    tables = Tables(headers, c, 1.0, groups=groups).reading_always(np.array([HEAVY]))
+    tables = Tables(headers, c, groups=groups).reading_always(np.array([HEAVY]))
     return tables, directions / np.linalg.norm(directions, axis=1, keepdims=True)
 
 

@@ -28,7 +28,7 @@ BETA, CHEAP = 0.6, 0.55
 
 def loop(settings, bounds=BOUNDS, radius=np.inf):
     headers = np.array([[radius, GIVEN, bounds.sum(dtype=np.float64)]])
-    tables = Tables(headers, bounds[None], 1.0).arrays._replace(metric=metric)
+    tables = Tables(headers, bounds[None]).arrays._replace(metric=metric)
     rows = rows_of([0.0 * TABLE, TABLE], [0.0, CHEAP], second=2)
     return Compiled(posterior_of(rows, BETA, tables), jump([0.0, 1.0]), settings)
 

@@ -92,7 +92,7 @@ def test_they_are_stored_and_sent_along(grouped, step, tmp_path):
 def chosen(c, moves, copy=NO_COPY):
     """Return the heavy rows of bounds, for typical moves of given sizes."""
     c = np.asarray(c, np.float32)[None]
-    tables = Tables(np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]]), c, 1.0, copy=copy)
+    tables = Tables(np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]]), c, copy=copy)
     nowhere = np.zeros(1)
     made = [BoundedMove(2, (nowhere,) * 3, 0, m, 1.0) for m in moves]
     return heavy_rows(tables, made).tolist()

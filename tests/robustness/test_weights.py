@@ -13,8 +13,9 @@ from law.compound.models import data, expectation, grid
 from law.statistical.budget import FAR
 from model.evaluation import positions, rows_of_batch, rows_of_whole, split_of
 from pymc_minibatch_mh import PenaltyMH, TunaMH
-from pymc_minibatch_mh.bounds.bounds_pass import TOTAL, BoundsPass
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.structure.row_function import row_functions
 

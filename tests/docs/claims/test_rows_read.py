@@ -9,10 +9,10 @@ import pytest
 from bounds.certified import fit
 from helpers.in_library import ratio_to_bound
 from helpers.zoo import METHODS, drawn
-from pymc_minibatch_mh.bounds.bounds_pass import TOTAL, BoundsPass
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.tables import compiled_metric
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.native.bound_tables import no_tables, table_of_move
+from pymc_minibatch_mh.native.bound_tables import TOTAL, no_tables, table_of_move
 from pymc_minibatch_mh.native.moves import GIVEN
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.structure.row_function import row_functions

@@ -128,7 +128,7 @@ def by_counts(chain, settings, *, second=1):
     table = chain.log_likelihood - chain.expansion
     c = chain.bounds.astype(np.float32)[None]
     headers = np.array([[50.0, GIVEN, c.sum(dtype=np.float64)]])
-    tables = Tables(headers, c, 1.0).reading_always(np.array(chain.heavy, np.int64))
+    tables = Tables(headers, c).reading_always(np.array(chain.heavy, np.int64))
     metric = _metric(tuple(positions), tuple(map(tuple, chain.sizes)))
     rows = rows_of(table, cheap, positions, second=second)
     arrays = tables.arrays._replace(metric=metric)

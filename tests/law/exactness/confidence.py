@@ -41,7 +41,7 @@ def loop(name, margin=MARGIN, radius=np.inf):
     """Return two states, their rows in two terms."""
     c = np.full((1, TOTAL), margin * BETA * HIGH / METRIC, dtype=np.float32)
     headers = np.array([[radius, GIVEN, c.sum(dtype=np.float64)]])
-    arrays = Tables(headers, c, 1.0).arrays._replace(metric=metric)
+    arrays = Tables(headers, c).arrays._replace(metric=metric)
     tables = no_tables() if name == "scan" else arrays
     settings = SETTINGS[name]._replace(largest=tables.c.max(axis=1, initial=0.0).astype(float))
     rows = rows_of([0.0 * TABLE, TABLE], [0.0, CHEAP], second=700)

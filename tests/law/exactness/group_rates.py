@@ -84,7 +84,7 @@ def loop(name, *, with_copy):
     groups = Groups(np.ones((1, 1)), OWN[:, None], 1, 1, LABELS, SHARES)
     c = np.outer(FACTORS, chain.bounds).astype(np.float32)
     headers = np.array([[r, SHARP, x.sum()] for r, x in zip(RADII, c, strict=True)])
-    tables = Tables(headers, c, 1.0, groups=groups).arrays._asdict()
+    tables = Tables(headers, c, groups=groups).arrays._asdict()
     if with_copy:
         tables["copy"] = chain.copy
     compiled = by_counts(chain, RULES[name]).but(**tables)

@@ -82,6 +82,6 @@ def compiled(chain, settings):
     c = np.stack(ranges(chain)).astype(np.float32)
     totals = c.sum(axis=1, dtype=np.float64)
     headers = np.array([[np.inf, CONSTANT, totals[0]], [-1.0, CONSTANT, totals[1]]])
-    posterior = posterior_of(rows, chain.inverse_temperature, Tables(headers, c, 1.0).arrays)
+    posterior = posterior_of(rows, chain.inverse_temperature, Tables(headers, c).arrays)
     proposal = jump(np.arange(len(chain.log_prior)), chain.proposals, chain.weights)
     return Compiled(posterior, proposal, settings)
