@@ -54,7 +54,7 @@ WORDS_ALONE = {
     "of": 25,
     "one": 116,
     "own": 102,
-    "place": 96,
+    "place": 94,
     "places": 68,
     "said": 2,
     "told": 2,

@@ -300,8 +300,12 @@ class BlockBounds(BoundsPass):
         usable = [k for k in range(len(finite)) if finite[k].all()]
         if not usable:
             raise self._unbounded_error(tried.first_unbounded(largest[0]), radii[0])
-        kinds = ((k, *found) for k in usable for found in self._table_kinds(*sums[k].sum(axis=1)))
-        bounds = self.over_regions(Regions(radii, plans, list(kinds)))
+        served = [
+            (k, *found)
+            for k in usable
+            for found in self.kind.table_kinds(self._functions, *sums[k].sum(axis=1))
+        ]
+        bounds = self.over_regions(Regions(radii, plans, served))
         kept, kept_sums = bounds.selected_tables(largest), bounds.selected_tables(sums)
         headers, raised = bounds.headers(kept_sums), kept * (1.0 + ROUNDING)
         return BlockTables(headers, raised, bounds, n_rows, BLOCK, kept_sums)

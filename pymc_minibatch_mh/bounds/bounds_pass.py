@@ -12,48 +12,19 @@ from psutil import virtual_memory
 from scipy.special import chdtrc, chdtri
 
 from pymc_minibatch_mh import costs
-from pymc_minibatch_mh.bounds.composed_bounds import ComposedBounds
-from pymc_minibatch_mh.bounds.exponential_sums import (
-    Region,
-    is_nonlinear_mixture,
-    least_directional,
-    pair_by_parts,
-    use_joint_bound,
-    use_sum_bound,
-)
-from pymc_minibatch_mh.bounds.geometry import (
-    Geometry,
-    Groups,
-    box_of_support,
-    groups_of,
-    within_support,
-)
-from pymc_minibatch_mh.bounds.kink_bounds import (
-    FLOAT,
-    Beyond,
-    beyond_kinks,
-    bounds_across,
-    directions_to_kink,
-)
-from pymc_minibatch_mh.bounds.remainder import derivative_suprema, pair_of
+from pymc_minibatch_mh.bounds.exponential_sums import is_nonlinear_mixture, use_joint_bound
+from pymc_minibatch_mh.bounds.geometry import Geometry, Groups, groups_of
+from pymc_minibatch_mh.bounds.kink_bounds import KinkedRows
+from pymc_minibatch_mh.bounds.remainder import rounded_up
 from pymc_minibatch_mh.bounds.row_pass import BOUNDING, RowPass
+from pymc_minibatch_mh.bounds.smooth_bounds import SmoothRows
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.unbounded import explain_unbounded
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expressions.inner_sums import Composition
 from pymc_minibatch_mh.expressions.kinks import kinks_of
 from pymc_minibatch_mh.functions.interval import Array
-from pymc_minibatch_mh.native import library
-from pymc_minibatch_mh.native.bound_tables import NO_DIRECTIONS
-from pymc_minibatch_mh.native.moves import DIRECTIONAL, JOINT, KINKED, SHARP
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.native.whitened_copy import (
-    HEAD,
-    NO_COPY,
-    WhitenedCopy,
-    empty_lines,
-    width_of,
-)
+from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy, empty_lines, width_of
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
@@ -63,8 +34,6 @@ TAILS, TAILS_OF_GROUPS = (1e-2, 1e-6, 1e-12), (1e-1, 1e-6, 1e-12)
 #: Probability of a normal posterior outside the smallest region of a single group, if each group
 #: has a region of its own.
 TAIL_OF_A_GROUP = 0.1
-#: Maximum number of regions: one per tail, and the whole space.
-MAX_TABLES = len(TAILS) + 1
 #: Number of trial rows for the choice of regions and interval pieces.
 TRIAL_ROWS = 512
 #: Maximum number of boxes into which the smallest region is cut: for all rows; for one row.
@@ -102,8 +71,8 @@ class BoundsPass(RowPass):
         self.size = reference.centre.size
         self._groups: Groups | None = None
         self._copy = NO_COPY
-        #: Whether bounds are those of rows that meet kinks.
-        self._across_kinks = False
+        #: How rows are bounded: as smooth ones, or as rows that meet kinks.
+        self.kind = SmoothRows(reference, support)
 
     #: Whether every update may evaluate a few rows that have no bound.
     reads_unbounded = True
@@ -126,7 +95,7 @@ class BoundsPass(RowPass):
     def _of_kinked_rows(self) -> Self:
         """The same pass for bounds of rows that meet kinks."""
         across = copy(self)
-        across._across_kinks, across._groups = True, None
+        across.kind, across._groups = KinkedRows(self._reference, self._support), None
         return across
 
     def _over_regions(self) -> "_Bounded":
@@ -160,7 +129,7 @@ class BoundsPass(RowPass):
         tables = [
             (bounded.radii[k], kind, bounded.c[k, number])
             for k in served
-            for number, kind in self._table_kinds(*bounded.totals(k, ~always))
+            for number, kind in self.kind.table_kinds(self._functions, *bounded.totals(k, ~always))
         ]
         headers = np.array([[radius, kind, _total(c, ~unbounded)] for radius, kind, c in tables])
         c = np.stack([c for _, _, c in tables])
@@ -197,11 +166,8 @@ class BoundsPass(RowPass):
     @property
     def typical_move_size(self) -> float:
         """Size M of a typical proposal."""
-        if self._across_kinks:
-            return max(1.0, 2.0 * self.size**0.5)
-        groups = self._groups
-        length = self.size**0.5 if groups is None else self._normal_radius(0.5)
-        return 2.0 * length**4 / 24.0 if self.order == 4 else 2.0 * length**3 / 6.0
+        ungrouped = self._groups is None
+        return self.kind.move_size(self.size**0.5 if ungrouped else self._normal_radius(0.5))
 
     @property
     def _draws_by_groups(self) -> bool:
@@ -231,7 +197,7 @@ class BoundsPass(RowPass):
     def _worthwhile_groups(self, trials: Sequence["_Trial"]) -> Groups | None:
         """Groups of rows, if they reduce C M enough; None otherwise."""
         whole = self._forecast_total(trials)
-        if self._across_kinks or not whole > WORTH_GROUPS:
+        if not (self.kind.has_groups and whole > WORTH_GROUPS):
             return None
         self._groups = groups_of(self._functions, self._reference.factor)
         worth = self._groups is not None and self._forecast_total(trials) < WORTH_OF_GROUPS * whole
@@ -239,44 +205,17 @@ class BoundsPass(RowPass):
 
     def _worthwhile_copy(self, trials: Sequence["_Trial"]) -> WhitenedCopy:
         """Allocate a whitened copy of the rows, to be filled later, if it is worth its memory."""
-        kinked = self._across_kinks
-        if not ((kinked or self.size > NARROW) and self._forecast_total(trials) >= WORTH_A_COPY):
+        narrow = self.kind.needs_width and self.size <= NARROW
+        if narrow or self._forecast_total(trials) < WORTH_A_COPY:
             return NO_COPY
-        counts = (sum(not form.is_global for form in f.arguments) for f in self._functions)
-        own, more = (1, FLOAT * (1 + 2 * MAX_TABLES)) if kinked else (max(counts), 0)
-        width = width_of(self.size, own, more)
+        own = self.kind.copied_directions(self._functions)
+        width = width_of(self.size, own, self.kind.bytes_behind)
         columns = {id(c.values): c.values.nbytes for f in self._functions for c in f.columns}
         if not own or width * self._n_rows > MAX_OF_DATA * sum(columns.values()):
             return NO_COPY
         if not _fits_memory(width * self._n_rows):
             return NO_COPY
-        lines = empty_lines(self._n_rows, width)
-        if kinked:
-            return WhitenedCopy(lines, np.empty((0, self.size)), 1, 1)
-        return WhitenedCopy(lines, self._shared_directions(), own)
-
-    def _shared_directions(self) -> Array:
-        """Orthonormal whitened basis of the predictors that all rows share, shape (s, d)."""
-        lines: list[Array] = []
-        for function in self._functions:
-            first = RowData(function, np.zeros(1, dtype=np.int64))
-            place = self.geometry(function, first, directions=True)
-            pairs = zip(function.arguments, place.whitened, strict=True)
-            lines += [w[0] for form, w in pairs if form.is_global]
-        basis = np.reshape(lines, (-1, self.size)).copy()
-        nothing, unit = np.empty((0, self.size)), library.function("mh_orthogonalize")
-        kept = [unit(basis, nothing, 0, k, self.size) == 1.0 for k in range(len(basis))]
-        return basis[kept]
-
-    def _pack_lines(self, k: int, first: int, place: Geometry, data: RowData) -> None:
-        """Write some rows of a term to the whitened copy, from its row `first` on."""
-        copy, pairs = self._copy, zip(self._functions[k].arguments, place.whitened, strict=True)
-        whitened = np.zeros((data.rows.size, copy.own, self.size))
-        for a, own in enumerate(w for form, w in pairs if not form.is_global):
-            whitened[:, a] = own
-        lines, shared = copy.lines[first : first + data.rows.size], copy.shared
-        pack = library.function("mh_pack_rows")
-        pack(whitened, *whitened.shape, shared, len(shared), lines, copy.width)
+        return self.kind.copy_on(empty_lines(self._n_rows, width), self._functions)
 
     def _label_rows(self, function: RowFunction, first: int, geometry: Geometry) -> None:
         """Write groups of some rows of a term, from its row `first` on."""
@@ -284,105 +223,7 @@ class BoundsPass(RowPass):
         pairs = zip(function.arguments, geometry.whitened, strict=True)
         (whitened,) = (w for form, w in pairs if not form.is_global)
         rows = slice(first, first + len(whitened))
-        self._groups.label_rows(rows, whitened, self._shared_directions())
-
-    def _pack_kinks(
-        self,
-        function: RowFunction,
-        first: int,
-        geometry: Geometry,
-        data: RowData,
-        radii: Sequence[float],
-    ) -> None:
-        """Write directions of rows to their kinks, distances and slopes to the whitened copy."""
-        lines = self._copy.lines[first : first + data.rows.size]
-        beyond = [self._beyond(function, data, geometry, radius) for radius in radii]
-        if not beyond[-1]:
-            lines[:] = 0
-            return
-        directions, distance, chosen = directions_to_kink(beyond[-1], function, data, geometry)
-        pack = library.function("mh_pack_rows")
-        pack(directions, len(directions), 1, self.size, NO_DIRECTIONS, 0, lines, self._copy.width)
-        numbers = np.zeros((len(lines), 1 + 2 * MAX_TABLES), np.float32)
-        numbers[:, 0] = distance
-        for k, kinks in enumerate(beyond):
-            for number, kink in enumerate(kinks):
-                rows = chosen == number
-                numbers[rows, 1 + 2 * k] = rounded_up(kink.steep)[rows]
-                numbers[rows, 2 + 2 * k] = rounded_up(kink.jump)[rows]
-        start = HEAD + self.size
-        lines[:, start : start + FLOAT * numbers.shape[1]] = numbers.view(np.int8)
-
-    def _beyond(
-        self, function: RowFunction, data: RowData, geometry: Geometry, radius: float
-    ) -> list[Beyond]:
-        """Kinks of some rows in a region."""
-        boxes = within_support(function, geometry.argument_boxes(radius), *self._support)
-        beta = self._reference.inverse_temperature
-        return beyond_kinks(function, data, geometry, boxes, radius, beta)
-
-    def bounds(
-        self,
-        function: RowFunction,
-        data: RowData,
-        geometry: Geometry,
-        radius: float,
-        pieces: Sequence[int],
-        *,
-        by_parts: bool = True,
-    ) -> tuple[Array, Array]:
-        """Bounds c_i and c̃_i of some rows; `by_parts` tries separate bounds of summands, too."""
-        if not self._across_kinks:
-            return self._smooth_bounds(function, data, geometry, radius, pieces, by_parts=by_parts)
-
-        def smooth(branch: RowFunction, some: RowData, of_some: Geometry) -> Array:
-            pair = self._smooth_bounds(branch, some, of_some, radius, pieces, by_parts=by_parts)
-            return np.fmin(*pair)
-
-        beyond = self._beyond(function, data, geometry, radius)
-        along = bounds_across(smooth, function, data, geometry, self.order, beyond, radius)
-        return along, along
-
-    def _smooth_bounds(
-        self,
-        function: RowFunction,
-        data: RowData,
-        place: Geometry,
-        radius: float,
-        pieces: Sequence[int],
-        *,
-        by_parts: bool = True,
-    ) -> tuple[Array, Array]:
-        """Bounds of rows without kinks in the region."""
-        beta = self._reference.inverse_temperature
-        region = Region(radius, self.order, pieces, beta)
-        along = together = np.full((), np.inf)
-        if use_joint_bound(function, self.order):
-            boxes = within_support(function, place.argument_boxes(radius), *self._support)
-            if radius == np.inf and self.order == 1:
-                boxes = box_of_support(function, data, *self._support)
-            found = derivative_suprema(function, data, boxes, self.order, pieces)
-            along, together = pair_of(found, place, self.order, beta)
-        if function.composition is not None and self.order > 1 and radius < np.inf:
-            pair = self._composed_bounds(function.composition, data, place, region)
-            along, together = np.fmin(along, pair[0]), np.fmin(together, pair[1])
-        if by_parts and use_sum_bound(function, self.order):
-            pair = pair_by_parts(function, data, place, region)
-            along, together = np.fmin(along, pair[0]), np.fmin(together, pair[1])
-        if self.order == 1:
-            along = together = np.fmin(along, together)
-        return along, together
-
-    def _composed_bounds(
-        self, split: Composition, data: RowData, geometry: Geometry, region: Region
-    ) -> tuple[Array, Array]:
-        """Bounds of rows by the chain rule for functions of sums of many linear predictors."""
-        boxes = within_support(
-            data.function, geometry.argument_boxes(region.radius), *self._support
-        )
-        composed = ComposedBounds(data, geometry, boxes, region.radius)
-        together = region.inverse_temperature * composed.size(split, self.order)
-        return together / least_directional(self.order), together
+        self._groups.label_rows(rows, whitened, self.kind.shared_directions(self._functions))
 
     def _region_radii(self, trials: Sequence["_Trial"]) -> list[float]:
         nested = [self._normal_radius(tail) for tail in self._tail_probabilities]
@@ -419,32 +260,19 @@ class BoundsPass(RowPass):
         if labelled:
             self._label_rows(function, first, place)
         if copied:
-            if self._across_kinks:
-                self._pack_kinks(function, first, place, data, radii)
-            else:
-                self._pack_lines(k, first, place, data)
+            lines = self._copy.lines[first : first + data.rows.size]
+            self.kind.pack(self._copy, lines, data, place, radii)
         result = np.empty((len(radii), 2, data.rows.size), dtype=np.float32)
         for number, radius in enumerate(radii):
-            pair = self.bounds(function, data, place, radius, plans[number][k])
+            pair = self.kind.bounds(function, data, place, radius, plans[number][k])
             for kind, c in enumerate(pair):
                 result[number, kind] = rounded_up(c)
         return result
 
-    def _table_kinds(self, along: float, together: float) -> list[tuple[int, int]]:
-        """Index and kind of each bound, c_i (0) or c̃_i (1), that is worth a table."""
-        if self._across_kinks:
-            return [(0, KINKED)]
-        if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
-            return [(0, SHARP)]
-        # Directional M is 0.385 joint M at best: a table with a much larger Σc_i is useless.
-        kinds = [(0, DIRECTIONAL)] if along <= 2.0 * together else []
-        return [*kinds, (1, JOINT)] if together < along else kinds
-
     def _unbounded_error(self, row: int, radius: float) -> BoundsError:
         function, row = self._term_of(row)
         data = RowData(function, np.array([row]))
-        boxes = self.geometry(function, data).argument_boxes(radius)
-        boxes = within_support(function, boxes, *self._support)
+        boxes = self.kind.boxes(function, self.geometry(function, data), radius)
         return explain_unbounded(function, data, boxes, self.order, row)
 
 
@@ -507,7 +335,7 @@ class _Trial:
         """Estimate of Σc_i over all rows."""
         key = (radius, pieces, by_parts, self.reads_unbounded)
         if key not in self._totals:
-            along, together = self._owner.bounds(
+            along, together = self._owner.kind.bounds(
                 self._function, self._data, self._place, radius, pieces, by_parts=by_parts
             )
             best = np.broadcast_to(np.fmin(along, together), self._data.rows.shape)
@@ -568,10 +396,3 @@ def _fits_memory(n_bytes: int) -> bool:
         n_bytes / 1e9,
     )
     return False
-
-
-def rounded_up(c: Array) -> np.ndarray:
-    """Values as float32, rounded up."""
-    with np.errstate(over="ignore"):
-        single = np.asarray(c, dtype=np.float32)
-    return np.where(single < c, np.nextafter(single, np.float32(np.inf)), single)

@@ -13,7 +13,7 @@ change by at most (|a|^(p+1) + |a'|^(p+1)) / (p+1)!. So all changes are at most 
     M = max(1, |a| + |a'|),    c_i = (smooth c_i) R^p / (p+1)! + J (1 - ρ/R), or + H + J.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import factorial
 
@@ -21,17 +21,28 @@ import numpy as np
 
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.jets import Jets
-from pymc_minibatch_mh.bounds.remainder import derivative_suprema, directional_bound, times_norms
+from pymc_minibatch_mh.bounds.remainder import (
+    derivative_suprema,
+    directional_bound,
+    rounded_up,
+    times_norms,
+)
+from pymc_minibatch_mh.bounds.smooth_bounds import SmoothRows
 from pymc_minibatch_mh.compiled.differences import polynomial_degree
 from pymc_minibatch_mh.expressions.graph import Expr
 from pymc_minibatch_mh.expressions.kinks import differences_across, kinks_of
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
+from pymc_minibatch_mh.native import library
+from pymc_minibatch_mh.native.bound_tables import NO_DIRECTIONS
+from pymc_minibatch_mh.native.moves import KINKED
+from pymc_minibatch_mh.native.whitened_copy import HEAD, WhitenedCopy
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Smooth bounds of some rows of a term.
 SmoothBounds = Callable[[RowFunction, RowData, Geometry], Array]
-#: Numbers behind a row's direction in the whitened copy: its distance, and (J, H) of each region.
-FLOAT = np.dtype(np.float32).itemsize
+#: Maximum number of regions. In the whitened copy (J, H) of each region, and before them ρ, follow
+#: a row's direction, in numbers of `FLOAT` bytes.
+MAX_TABLES, FLOAT = 4, np.dtype(np.float32).itemsize
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +63,84 @@ class Beyond:
         steep = np.where(near > 0.0, self.steep, 0.0)
         jumps = np.where(near > 0.0, self.jump + self.steep, 0.0)
         return np.where(self.jump > 0.0, jumps, steep * near) * (1.0 + RELATIVE)
+
+
+class KinkedRows(SmoothRows):
+    """Bounds of rows that meet kinks; a row's direction in a copy leads to its kink."""
+
+    needs_width = has_groups = False
+    bytes_behind = FLOAT * (1 + 2 * MAX_TABLES)
+
+    def move_size(self, length: float) -> float:
+        """Size M of a proposal between two positions of this distance from the centre."""
+        return max(1.0, 2.0 * length)
+
+    def table_kinds(
+        self, functions: Sequence[RowFunction], along: float, together: float
+    ) -> list[tuple[int, int]]:
+        """Index and kind of the only bound."""
+        return [(0, KINKED)]
+
+    def bounds(
+        self,
+        function: RowFunction,
+        data: RowData,
+        geometry: Geometry,
+        radius: float,
+        pieces: Sequence[int],
+        *,
+        by_parts: bool = True,
+    ) -> tuple[Array, Array]:
+        """Bounds c_i of some rows, twice; `by_parts` as for smooth rows."""
+
+        def smooth(branch: RowFunction, some: RowData, of_some: Geometry) -> Array:
+            bounds = super(KinkedRows, self).bounds
+            return np.fmin(*bounds(branch, some, of_some, radius, pieces, by_parts=by_parts))
+
+        beyond = self._beyond(function, data, geometry, radius)
+        along = bounds_across(smooth, function, data, geometry, self._order, beyond, radius)
+        return along, along
+
+    def _beyond(
+        self, function: RowFunction, data: RowData, geometry: Geometry, radius: float
+    ) -> list[Beyond]:
+        """Kinks of some rows in a region."""
+        boxes, beta = self.boxes(function, geometry, radius), self._reference.inverse_temperature
+        return beyond_kinks(function, data, geometry, boxes, radius, beta)
+
+    def copied_directions(self, functions: Sequence[RowFunction]) -> int:
+        """One direction of each row: to its kink."""
+        return 1
+
+    def copy_on(self, lines: np.ndarray, functions: Sequence[RowFunction]) -> WhitenedCopy:
+        """Whitened copy of rows whose `lines` are filled later."""
+        return WhitenedCopy(lines, np.empty((0, self._reference.size)), 1, 1)
+
+    def pack(
+        self,
+        copy: WhitenedCopy,
+        lines: np.ndarray,
+        data: RowData,
+        geometry: Geometry,
+        radii: Sequence[float],
+    ) -> None:
+        """Write directions of rows to their kinks, distances, and slopes and jumps by region."""
+        beyond = [self._beyond(data.function, data, geometry, radius) for radius in radii]
+        if not beyond[-1]:
+            lines[:] = 0
+            return
+        directions, distance, chosen = directions_to_kink(beyond[-1], data, geometry)
+        pack, size = library.function("mh_pack_rows"), self._reference.size
+        pack(directions, len(directions), 1, size, NO_DIRECTIONS, 0, lines, copy.width)
+        numbers = np.zeros((len(lines), 1 + 2 * MAX_TABLES), np.float32)
+        numbers[:, 0] = distance
+        for k, kinks in enumerate(beyond):
+            for number, kink in enumerate(kinks):
+                rows = chosen == number
+                numbers[rows, 1 + 2 * k] = rounded_up(kink.steep)[rows]
+                numbers[rows, 2 + 2 * k] = rounded_up(kink.jump)[rows]
+        start = HEAD + size
+        lines[:, start : start + self.bytes_behind] = numbers.view(np.int8)
 
 
 def bounds_across(
@@ -125,7 +214,7 @@ def beyond_kinks(
 
 
 def directions_to_kink(
-    beyond: list[Beyond], function: RowFunction, data: RowData, geometry: Geometry
+    beyond: list[Beyond], data: RowData, geometry: Geometry
 ) -> tuple[Array, Array, Array]:
     """For the kink with the largest c_i: its direction, distance, and which kink it is.
 

@@ -19,10 +19,10 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import chdtri
 
-from pymc_minibatch_mh.bounds.bounds_pass import TRIAL_ROWS, best_cuts, rounded_up
+from pymc_minibatch_mh.bounds.bounds_pass import TRIAL_ROWS, best_cuts
 from pymc_minibatch_mh.bounds.exponential_sums import softmax_units
 from pymc_minibatch_mh.bounds.geometry import Geometry, within_support
-from pymc_minibatch_mh.bounds.remainder import derivative_suprema
+from pymc_minibatch_mh.bounds.remainder import derivative_suprema, rounded_up
 from pymc_minibatch_mh.bounds.row_pass import BOUNDING, chunk_length
 from pymc_minibatch_mh.bounds.unbounded import explain_unbounded
 from pymc_minibatch_mh.expressions.log_sums import is_softmax

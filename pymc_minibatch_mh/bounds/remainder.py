@@ -159,3 +159,10 @@ def _largest_of_two(terms: Mapping[Index, Array], arguments: list[int]) -> Array
         # NaN is 0 * inf for an unbounded derivative, and means no bound.
         largest = np.where(np.isnan(value), np.inf, np.maximum(largest, value))
     return largest / np.cos(degree * (angles[1] - angles[0]) / 2.0)
+
+
+def rounded_up(c: Array) -> np.ndarray:
+    """Values as float32, rounded up."""
+    with np.errstate(over="ignore"):
+        single = np.asarray(c, dtype=np.float32)
+    return np.where(single < c, np.nextafter(single, np.float32(np.inf)), single)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_minibatch_mh.bounds.bounds_pass import rounded_up
+from pymc_minibatch_mh.bounds.remainder import rounded_up
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.inputs import as_numeric_array

@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
 from pymc_minibatch_mh.bounds.bound_check import CHUNK, audited_moves, violation_message
-from pymc_minibatch_mh.bounds.bounds_pass import best_cuts, rounded_up, trial_rows
+from pymc_minibatch_mh.bounds.bounds_pass import best_cuts, trial_rows
 from pymc_minibatch_mh.bounds.geometry import box_of_support
 from pymc_minibatch_mh.bounds.jets import Jets, require_rules
-from pymc_minibatch_mh.bounds.remainder import branches_by_data, cut_interval
+from pymc_minibatch_mh.bounds.remainder import branches_by_data, cut_interval, rounded_up
 from pymc_minibatch_mh.bounds.row_pass import BOUNDING, RowPass
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.unbounded import are_bounded, first_unbounded, words_of_operation

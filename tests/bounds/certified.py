@@ -148,7 +148,7 @@ class Fit:
         for function in self.functions:
             data = trial_rows(function)
             place, whole = bounds.geometry(function, data), (1,) * len(function.arguments)
-            c = np.fmin(*bounds.bounds(function, data, place, 0.0, whole))
+            c = np.fmin(*bounds.kind.bounds(function, data, place, 0.0, whole))
             total += np.broadcast_to(c, data.rows.shape).mean() * function.n_rows
         return total
 

@@ -284,7 +284,7 @@ def bounds_without_and_with_parts(name, order, radius, fitted_rows, some):
     bounds, data = fitted.bounds(fitted.reference(order)), RowData(function, np.arange(some))
     place, whole = bounds.geometry(function, data), (1,) * len(function.arguments)
     found = derivative_suprema(function, data, place.argument_boxes(radius), order + 1, whole)
-    return pair_of(found, place, order + 1, 1.0), bounds.bounds(
+    return pair_of(found, place, order + 1, 1.0), bounds.kind.bounds(
         function, data, place, radius, whole
     )
 

@@ -99,7 +99,7 @@ def test_bounds_are_rounded_up(name):
     tables = bounds.tables()
     # Intervals without ends are not cut.
     assert tables.headers[-1, 0] == np.inf
-    exact, _ = bounds.bounds(function, data, place, np.inf, (1,))
+    exact, _ = bounds.kind.bounds(function, data, place, np.inf, (1,))
     assert (tables.c[-1] >= exact).all()
     assert (tables.c[-1] <= exact * (1.0 + 1e-6)).all()
     assert (tables.c[-1] > exact).any()

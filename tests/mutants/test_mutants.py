@@ -13,7 +13,7 @@ from mutants.edit import applied, changed, place_of
 from mutants.held import HELD
 from mutants.pattern import Replace, drop, never
 from pymc_minibatch_mh import MinibatchError
-from pymc_minibatch_mh.bounds import bounds_pass, user_bounds
+from pymc_minibatch_mh.bounds import remainder, user_bounds
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 
 #: How a check fails: by an assertion, or by an error that the package raises on purpose.
@@ -66,11 +66,11 @@ def test_a_change_that_changes_nothing_survives(given):
 
 
 def test_a_mutant_leaves_no_trace():
-    shipped = bounds_pass.rounded_up
-    with applied("bounds_pass.rounded_up", [Replace("np.inf", "-np.inf")]):
-        assert bounds_pass.rounded_up is not shipped
-        assert user_bounds.rounded_up is bounds_pass.rounded_up
-    assert bounds_pass.rounded_up is shipped is user_bounds.rounded_up
+    shipped = remainder.rounded_up
+    with applied("remainder.rounded_up", [Replace("np.inf", "-np.inf")]):
+        assert remainder.rounded_up is not shipped
+        assert user_bounds.rounded_up is remainder.rounded_up
+    assert remainder.rounded_up is shipped is user_bounds.rounded_up
 
 
 def offence(mutant):

@@ -11,7 +11,8 @@ from scipy.special import log_expit
 from helpers.zoo import drawn, sample
 from law.statistical.budget import VERY_FAR
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, PenaltyMH, ScalableSubsamplingMH, TunaMH
-from pymc_minibatch_mh.bounds.block_tables import BLOCK, BlockBounds
+from pymc_minibatch_mh.bounds.block_tables import BLOCK
+from pymc_minibatch_mh.bounds.smooth_bounds import SmoothRows
 from pymc_minibatch_mh.chain import chain as warmup
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import SamplerSpec
@@ -68,10 +69,10 @@ def test_a_chain_around_another_centre_is_taken_up_with_other_tables():
     start = model.initial_point()
     for own in (step, other):
         own.setup_chain(np.random.default_rng(4), 300, 300)
-    kinds = BlockBounds._table_kinds
+    kinds = SmoothRows.table_kinds
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(warmup, "MIN_SHIFT", 0.0)
-        patch.setattr(BlockBounds, "_table_kinds", lambda *own: [*kinds(*own), (1, JOINT)][-1:] * 2)
+        patch.setattr(SmoothRows, "table_kinds", lambda *own: [*kinds(*own), (1, JOINT)][-1:] * 2)
         _, point = run(step, start, 201, stop_at=200)
         state = step.sampling_state
         assert len(state.chain_state.supplies) != len(other.tables.headers)
