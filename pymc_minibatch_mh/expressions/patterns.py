@@ -22,6 +22,7 @@ from pymc_minibatch_mh.expressions.graph import (
 from pymc_minibatch_mh.functions.base import numpy_function
 from pymc_minibatch_mh.functions.log_any import LogAny
 from pymc_minibatch_mh.functions.log_erfc import LogErfc
+from pymc_minibatch_mh.functions.log_i0e import LogI0e
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
 from pymc_minibatch_mh.functions.logistic import quick_softplus
 
@@ -37,12 +38,12 @@ _POSITIVE = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Erfc, scalar_math.Soft
 _POSITIVE_OF_POSITIVE = (scalar.Mul, scalar.Reciprocal, scalar.Sqrt, scalar.Sqr)
 # fmt: off
 _SMOOTH = (
-    *_POSITIVE, LogAny, LogErfc, LogSoftplus, scalar.Log, scalar.Log1p, scalar.Reciprocal,
-    scalar.Sqrt, scalar.Sqr,
+    *_POSITIVE, LogAny, LogErfc, LogI0e, LogSoftplus, scalar.Log, scalar.Log1p,
+    scalar.Reciprocal, scalar.Sqrt, scalar.Sqr,
 )
 _FINITE_OF_FINITE = (
-    *_POSITIVE, LogAny, LogErfc, LogSoftplus, scalar.Add, scalar.Mul, scalar.Sqr, scalar.Abs,
-    scalar.Maximum, scalar.Minimum,
+    *_POSITIVE, LogAny, LogErfc, LogI0e, LogSoftplus, scalar.Add, scalar.Mul, scalar.Sqr,
+    scalar.Abs, scalar.Maximum, scalar.Minimum,
 )
 # fmt: on
 

@@ -47,9 +47,11 @@ from pymc_minibatch_mh.expressions.patterns import (
 )
 from pymc_minibatch_mh.expressions.shares import Probability, probability_products
 from pymc_minibatch_mh.functions.base import rounded_sum
+from pymc_minibatch_mh.functions.bessel import I0e
 from pymc_minibatch_mh.functions.checked import Checked
 from pymc_minibatch_mh.functions.log_any import LogAny, log_any
 from pymc_minibatch_mh.functions.log_erfc import LogErfc, log_erfc
+from pymc_minibatch_mh.functions.log_i0e import log_i0e
 from pymc_minibatch_mh.functions.log_softplus import log_softplus
 
 ORDERS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE)
@@ -178,6 +180,10 @@ _LOG_OF: dict[type, Callable[[ExprGraph, Expr], Expr]] = {
     scalar_math.Erfc: lambda exprs, x: _log_erfc(exprs, x),
     scalar_math.Erfcx: lambda exprs, x: add_exprs(
         exprs, _log_erfc(exprs, x), square_expr(exprs, x)
+    ),
+    I0e: lambda exprs, x: exprs.node(log_i0e, (absolute_expr(exprs, x),)),
+    scalar_math.I0: lambda exprs, x: add_exprs(
+        exprs, absolute_expr(exprs, x), exprs.node(log_i0e, (absolute_expr(exprs, x),))
     ),
 }
 
@@ -452,6 +458,26 @@ def maximum_expr(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     return exprs.node(scalar.maximum, (left, right))
 
 
+def _wave_of(op: ScalarOp) -> Callable[[ExprGraph, Expr], Expr]:
+    """Rule of sine or cosine, which read the angle arctan2(sin u, cos u) as u."""
+
+    def wave_expr(exprs: ExprGraph, x: Expr) -> Expr:
+        turned = add_exprs(exprs, *(_unwrapped(exprs, part) for part in sum_parts(x)))
+        return exprs.node(op, (turned,))
+
+    return wave_expr
+
+
+def _unwrapped(exprs: ExprGraph, part: Expr) -> Expr:
+    """Angle u for a part that is ± arctan2(sin u, cos u), as of a variable on the circle."""
+    core, factor = scaled_core(exprs, part)
+    if is_a(core, scalar.ArcTan2) and constant_value(factor) in (1.0, -1.0):
+        sine, cosine = core.inputs
+        if is_a(sine, scalar.Sin) and is_a(cosine, scalar.Cos) and sine.inputs == cosine.inputs:
+            return multiply_exprs(exprs, factor, *sine.inputs)
+    return part
+
+
 def _record_check(exprs: ExprGraph, condition: Expr) -> Expr:
     """Record a condition as a parameter check, and return it."""
     exprs.checks.add(condition)
@@ -488,4 +514,6 @@ _RULES: dict[type, Callable[..., Expr]] = {
     scalar.Identity: lambda exprs, x: x,
     Checked: _record_check,
     scalar.Maximum: maximum_expr,
+    scalar.Sin: _wave_of(scalar.sin),
+    scalar.Cos: _wave_of(scalar.cos),
 }

@@ -71,10 +71,11 @@ def i0_slope_at(order, x):
     return -slope if x < 0.0 and order % 2 == 1 else slope
 
 
+I0e = type(i0e_scalar)
 I0eSlope, i0e_slope = make_operation(i0e_slope_at, has_order=True)
 I1eSlope, i1e_slope = make_operation(i1e_slope_at, has_order=True)
 I0Slope, i0_slope = make_operation(i0_slope_at, has_order=True)
-SLOPES[type(i0e_scalar)] = lambda x, value: i0e_slope(double_constant(1), x)
+SLOPES[I0e] = lambda x, value: i0e_slope(double_constant(1), x)
 SLOPES[I1e] = lambda x, value: i1e_slope(double_constant(1), x)
 SLOPES[scalar_math.I0] = lambda x, value: i0_slope(double_constant(1), x)
 SLOPES[scalar_math.I1] = lambda x, value: i0_slope(double_constant(2), x)

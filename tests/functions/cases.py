@@ -15,6 +15,7 @@ from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
 from pymc_minibatch_mh.functions.log_any import log_any
 from pymc_minibatch_mh.functions.log_erfc import log_erfc
+from pymc_minibatch_mh.functions.log_i0e import log_i0e
 from pymc_minibatch_mh.functions.log_softplus import log_softplus
 
 #: The highest derivative.
@@ -140,6 +141,28 @@ def exact_log_erfc(x):
     value = mp.log(mp.erfc(x)) if x > 1 else mp.log1p(-mp.erf(x))
     third, fourth = q**2 + m * q - 2, q**3 + 4 * m * q**2 + (m**2 - 6) * q - 2 * m
     return [value, -m, -m * q, -m * third, -m * fourth]
+
+
+def exact_log_i0e(x):
+    """Derivatives of the logarithm, by Riccati's equation of the ratio of Bessel functions."""
+    if x > 1e8:
+        value, u = -mp.log(2 * mp.pi * x) / 2 + 1 / (8 * x), 1 / x
+        slope, bend = -u / 2 - u**2 / 8, u**2 / 2 + u**3 / 4
+        return [value, slope, bend, -(u**3) - 3 * u**4 / 4, 3 * u**4 + 3 * u**5]
+    if x < 1e-8:
+        return [
+            -x + x**2 / 4,
+            -1 + x / 2,
+            mp.mpf(1) / 2 - 3 * x**2 / 16,
+            -3 * x / 8,
+            -mp.mpf(3) / 8,
+        ]
+    with mp.workdps(80):
+        ratio = mp.besseli(1, x) / mp.besseli(0, x)
+        first = 1 - ratio / x - ratio**2
+        second = -first / x + ratio / x**2 - 2 * ratio * first
+        third = (2 * first / x - 2 * ratio / x**2 - second) / x - 2 * (first**2 + ratio * second)
+        return [mp.log(mp.besseli(0, x)) - x, ratio - 1, first, second, third]
 
 
 def exact_log1mexp(x):
@@ -304,6 +327,14 @@ CASES = [
             *(-2.051349784294047, 0.290948068540293, 3.068549820893062),
         ),
         reach=1e6,
+    ),
+    Case(
+        "log_i0e",
+        log_i0e,
+        lambda u, order: enclose_derivatives(log_i0e, u, order),
+        exact_log_i0e,
+        POSITIVE,
+        turns=(1.0288854607651853, 1.7776622065419108),
     ),
     Case(
         "log_erfc",

@@ -21,6 +21,7 @@ from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
 from pymc_minibatch_mh.functions.log_add_exp import log_add_exp
 from pymc_minibatch_mh.functions.log_any import log_any, log_any_at
 from pymc_minibatch_mh.functions.log_erfc import log_erfc
+from pymc_minibatch_mh.functions.log_i0e import log_i0e
 from pymc_minibatch_mh.functions.log_softplus import log_softplus
 
 TYPES = ["bool", "int8", "uint8", "int16", "int32", "int64", "float32", "float64"]
@@ -96,6 +97,7 @@ def test_operations_are_found_again_by_their_names(made):
     [
         (log_erfc, ()),
         (log_any, ()),
+        (log_i0e, ()),
         (log_softplus, ()),
         (log1p_ratio, ()),
         (gamma_ratio, (3.0, 0.5)),

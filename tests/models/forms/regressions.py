@@ -47,6 +47,9 @@ real.forms_of(
         "von Mises, angles": lambda d: pm.VonMises(
             "y", line(d), pm.HalfNormal("kappa"), observed=d.y
         ),
+        "von Mises with a mean on the circle": lambda d: pm.VonMises(
+            "y", pm.VonMises("mu", 0.0, 1.0), pm.HalfNormal("kappa"), observed=d.y
+        ),
         "log-normal": lambda d: pm.LogNormal(
             "y", d.X @ slopes(), pm.HalfNormal("s"), observed=d.positive
         ),
