@@ -290,4 +290,5 @@ def _precision_at(
 
 
 def _length_of(mode: Mode, shift: np.ndarray) -> float:
-    return float(np.sqrt(shift @ mode.precision @ shift))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.sqrt(shift @ mode.precision @ shift))

@@ -90,6 +90,17 @@ def scale_runs_away(names: Sequence[str], k: int, position: np.ndarray, move: fl
     )
 
 
+def scales_are_local(names: Sequence[str], local: Sequence[int]) -> ModeError:
+    """Error about coefficients with one scale each."""
+    variable = names[local[0]].partition("[")[0].removesuffix("_log__")
+    return ModeError(
+        f"{variable!r} has {len(local)} scales of one coefficient each, as in a horseshoe. Data do "
+        "not tell such a scale from 0, so no normal distribution is near the posterior. Give the "
+        "coefficients one common scale and heavy tails, such as pm.StudentT(nu=3, sigma=tau) or "
+        "pm.Laplace(b=tau), or sample with pm.NUTS()."
+    )
+
+
 def not_settled(
     names: Sequence[str], k: int, steps: int, position: np.ndarray, move: float, distance: float
 ) -> ModeError:

@@ -158,10 +158,12 @@ class Tails:
         rows = self.target.full_data.likelihood(position, hessian=False, rows=self.rows)
         way = position - self.centre
         curved = self.bend @ way
-        value = prior.value + self.weight * rows.value + float((self.slope + 0.5 * curved) @ way)
-        gradient = prior.gradient + self.weight * rows.gradient + self.slope + curved
+        # Far out, infinite terms of either sign may meet.
+        with np.errstate(invalid="ignore"):
+            value = prior.value + self.weight * rows.value + (self.slope + 0.5 * curved) @ way
+            gradient = prior.gradient + self.weight * rows.gradient + self.slope + curved
         value = value if np.isfinite(gradient).all() and not np.isnan(value) else -np.inf
-        return Derivatives(value, gradient, nothing)
+        return Derivatives(float(value), gradient, nothing)
 
 
 def heavy_tails(target: Target, reference: Reference, transformed: Transformed) -> dict[str, float]:

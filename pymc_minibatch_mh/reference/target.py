@@ -21,6 +21,7 @@ from pymc_minibatch_mh.native.bound_tables import NO_DIRECTIONS
 from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.progress import report_stage
+from pymc_minibatch_mh.reference import messages
 from pymc_minibatch_mh.reference.arrow_sums import ElementRows
 from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.full_data import FullData
@@ -49,7 +50,7 @@ from pymc_minibatch_mh.structure.row_function import (
     predictor_forms,
     softmax_coefficients,
 )
-from pymc_minibatch_mh.structure.scales import find_scales, read_by_slopes
+from pymc_minibatch_mh.structure.scales import find_scales, local_scales, read_by_slopes
 
 #: Comparison with the model: maximum number of points; maximum number of evaluated rows.
 CHECK_POINTS, CHECK_READS = 3, 300_000
@@ -60,6 +61,8 @@ MAX_SHRUNK = 350.0
 #: Differences in place of derivatives: moves in which all rows are summed, and the maximum change
 #: of a log ratio in one of them.
 SUMMED_MOVES, MAX_CHANGE = 4, 0.01
+#: Maximum number of scales of one coefficient each, which have a long tail at 0.
+MAX_LOCAL_SCALES = 12
 #: Number of rows above which the search for the mode ends one Newton step early.
 MANY_ROWS = 100_000
 
@@ -267,7 +270,7 @@ class Target:
                 return find_mode(*arguments)
             except ModeError:
                 return find_centre(*arguments)
-        scales = self.scales(near)
+        scales = self._scales_of_search(near)
         if not scales:
             return find_mode(*arguments, tolerance)
         try:
@@ -281,12 +284,24 @@ class Target:
 
     def scales(self, start: np.ndarray) -> tuple[int, ...]:
         """Coordinates that are scales, identified by derivatives of the model near `start`."""
+        return find_scales(self.full_data.prior, self._read_near(start), start)
+
+    def _scales_of_search(self, start: np.ndarray) -> tuple[int, ...]:
+        """Scales; ModeError if many of them scale one coordinate each, as in a horseshoe."""
+        scales = self.scales(start)
+        if len(scales) > MAX_LOCAL_SCALES:
+            prior, read = self.full_data.prior, self._read_near(start)
+            local = local_scales(prior, scales, read, start)
+            if len(local) > MAX_LOCAL_SCALES:
+                raise messages.scales_are_local(self.factorization.coordinate_names, local)
+        return scales
+
+    def _read_near(self, start: np.ndarray) -> set[int]:
+        """Coordinates on which observations depend."""
         functions = self.row_functions
         if isinstance(functions, BoundsError):
-            read = read_by_slopes(self.full_data.likelihood, start)
-        else:
-            read = read_coordinates(predictor_forms(functions))
-        return find_scales(self.full_data.prior, read, start)
+            return read_by_slopes(self.full_data.likelihood, start)
+        return read_coordinates(predictor_forms(functions))
 
     def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
         """Mode of a weighted subsample; ModeError if it has none."""

@@ -10,6 +10,8 @@ rule uses *slopes*: differences of gradients between two points, which priors wi
    differ in any of these is a scale, such as the scale of groups of groups.
 3. A remaining coordinate, such as a scale of scales, is a scale if the prior couples it to scales
    alone.
+
+A scale is *local* if it changes the slope of only one coordinate on which observations depend.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,6 +65,18 @@ def find_scales(prior: Derivatives, read: set[int], start: np.ndarray) -> tuple[
         scales |= added
 
 
+def local_scales(
+    prior: Derivatives, scales: Sequence[int], read: set[int], start: np.ndarray
+) -> tuple[int, ...]:
+    """Those of the `scales` that scale one coordinate each; observations depend on `read`."""
+    probe = _SlopeProbe.near_start(prior, start) if scales else None
+    if probe is None:
+        return ()
+    others = np.zeros(start.size, dtype=bool)
+    others[list(read)] = True
+    return tuple(k for k in scales if probe.changed_slopes(k, others).sum() == 1)
+
+
 @dataclass(frozen=True, eq=False)
 class _SlopeProbe:
     """Gradients of the prior part near the midpoint of two points."""
@@ -92,31 +106,37 @@ class _SlopeProbe:
 
     def changes_slopes(self, k: int, others: np.ndarray) -> bool:
         """Whether differences of slopes between two points (different `others`) change with k."""
+        return any(self._changed_at(k, others, length).any() for length in DISTANCE_FACTORS)
+
+    def changed_slopes(self, k: int, others: np.ndarray) -> np.ndarray:
+        """The coordinates, as booleans, whose differences of slopes change with k."""
+        changed = [self._changed_at(k, others, length) for length in DISTANCE_FACTORS]
+        return np.any(changed, axis=0)
+
+    def _changed_at(self, k: int, others: np.ndarray, length: float) -> np.ndarray:
         chosen = others.copy()
         chosen[k] = False
-        for length in DISTANCE_FACTORS:
-            way = np.where(chosen, length * self.way, 0.0)
-            ends = [self._slopes_at(k, t, side * way) for t in (0.0, 1.0) for side in (1.0, -1.0)]
-            if _slopes_differ(ends[0] - ends[1] - (ends[2] - ends[3]), ends, chosen):
-                return True
-        return False
+        way = np.where(chosen, length * self.way, 0.0)
+        ends = [self._slopes_at(k, t, side * way) for t in (0.0, 1.0) for side in (1.0, -1.0)]
+        return _differ((1.0, -1.0, -1.0, 1.0), ends) & chosen
 
     def is_quadratic_in(self, k: int) -> bool:
         """Whether the prior is quadratic in k: its derivative in k is linear."""
         ends = [self._slopes_at(k, t) for t in (-1.0, 0.0, 1.0)]
         own = np.arange(self.middle.size) == k
-        return not _slopes_differ(ends[0] - 2 * ends[1] + ends[2], ends, own)
+        return not (_differ((1.0, -2.0, 1.0), ends) & own).any()
 
     def is_coupled(self, k: int, others: np.ndarray) -> bool:
         """Whether derivatives in the coordinates `others` change with k."""
         ends = [self._slopes_at(k, t) for t in (0.0, 1.0)]
         chosen = others.copy()
         chosen[k] = False
-        return _slopes_differ(ends[0] - ends[1], ends, chosen)
+        return bool((_differ((1.0, -1.0), ends) & chosen).any())
 
 
-def _slopes_differ(changes: np.ndarray, ends: Sequence[np.ndarray], chosen: np.ndarray) -> bool:
-    size = np.sum(np.abs(ends), axis=0)
-    # Non-finite slopes count as equal: comparisons with NaN are false.
+def _differ(weights: tuple[float, ...], slopes: Sequence[np.ndarray]) -> np.ndarray:
+    """Whether weighted sums of slopes differ from 0 by more than rounding."""
     with np.errstate(invalid="ignore"):
-        return bool((np.abs(changes) > MIN_SLOPE_CHANGE * size)[chosen].any())
+        change = np.array(weights) @ np.array(slopes)
+        # Slopes that are not finite count as equal: comparisons with NaN are false.
+        return np.abs(change) > MIN_SLOPE_CHANGE * np.sum(np.abs(slopes), axis=0)

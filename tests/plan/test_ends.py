@@ -1,5 +1,6 @@
 """Variables near an end of their support: their coordinates, and the tails in these."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -106,6 +107,13 @@ def test_some_rows_show_the_tails_of_all():
     changes = [x.density_at(near).gradient - y for x, y in zip((tails, fewer), slopes, strict=True)]
     assert slopes[1] == pytest.approx(slopes[0], abs=1e-6)
     assert changes[1] == pytest.approx(changes[0], abs=0.02 * np.abs(changes[0]).max())
+
+
+def test_infinite_slopes_of_either_sign_are_outside_of_the_support():
+    model = known_rates()
+    tails, _ = tails_of(own(model), model)
+    steep = replace(tails, slope=np.array([np.inf]))
+    assert steep.density_at(np.array([800.0])).value == -np.inf
 
 
 def test_the_lower_tail_of_a_background_is_visited():

@@ -21,6 +21,7 @@ X = RNG.standard_normal((GROUP.size, 3))
 REAL = RNG.normal(EFFECTS[GROUP], NOISE)
 BINARY = (RNG.random(GROUP.size) < expit(EFFECTS[GROUP] + X @ [0.5, 0.0, -0.5])).astype(int)
 SLOPED = RNG.normal((EFFECTS[GROUP] + RNG.normal(0.0, 0.5, GROUPS)[GROUP] * X[:, 0]), 1.0)
+WIDE = np.random.default_rng(13).standard_normal((GROUP.size, 20))
 COUNTS = RNG.poisson(np.exp(EFFECTS[GROUP]))
 
 
@@ -99,6 +100,12 @@ def robust_effects():
 def horseshoe():
     local, overall = pm.HalfCauchy("local", 1.0, shape=3), pm.HalfCauchy("tau", 1.0)
     pm.Bernoulli("y", logit_p=X @ pm.Normal("b", 0.0, local * overall, shape=3), observed=BINARY)
+
+
+def wide_horseshoe():
+    local, overall = pm.HalfCauchy("local", 1.0, shape=20), pm.HalfCauchy("tau", 1.0)
+    line = WIDE @ pm.Normal("b", 0.0, local * overall, shape=20)
+    pm.Bernoulli("y", logit_p=line, observed=BINARY)
 
 
 def lasso():

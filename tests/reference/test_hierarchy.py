@@ -12,6 +12,7 @@ from pymc_minibatch_mh.reference import hierarchy, mode
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
 from pymc_minibatch_mh.reference.marginal import Marginal
+from pymc_minibatch_mh.structure.scales import local_scales
 from reference import hierarchies as models
 from reference.formulas import hierarchy_passes
 
@@ -216,6 +217,19 @@ def test_scales_are_told_from_locations(define):
     for far in (0.0, 3.0):
         moved = start + far * np.random.default_rng(1).uniform(-1.0, 1.0, start.size)
         assert sorted(names[k] for k in target.scales(moved)) == sorted(SCALES[define])
+
+
+def test_scales_of_one_coefficient_each_are_local():
+    target, start = models.target_of(models.horseshoe)
+    names, scales = target.factorization.coordinate_names, target.scales(start)
+    read = {names.index(f"b[{k}]") for k in range(3)}
+    local = local_scales(target.full_data.prior, scales, read, start)
+    assert [names[k] for k in local] == [f"local_log__[{k}]" for k in range(3)]
+
+
+def test_many_local_scales_are_refused_with_their_cure():
+    with pytest.raises(ModeError, match=r"'local' has 20 scales .* one common scale"):
+        found(models.wide_horseshoe)
 
 
 SPOTS = np.array([-2.0, -1.0, -0.3, 0.4, 1.5])

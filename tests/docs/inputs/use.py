@@ -122,6 +122,16 @@ models.gives(
 )
 
 
+def horseshoe():
+    """Declare coefficients with one scale each."""
+    local = pm.HalfCauchy("local", 1.0, shape=20)
+    b = pm.Normal("b", 0.0, local * pm.HalfCauchy("tau", 1.0), shape=20)
+    pm.Normal("y", np.ones((1_000, 20)) @ b, observed=np.zeros(1_000))
+
+
+models.gives("PenaltyMH() with 20 coefficients of one scale each", lambda g: build_on(horseshoe))
+
+
 @cache
 def built():
     """Return a model that holds data in every way, and a step on it."""
