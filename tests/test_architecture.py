@@ -18,7 +18,7 @@ AS_IN_C = {"steps/custom.py: decide_batch"}
 BUDGETS = {
     "(top)": 605, "native": 1_350, "data": 2_105, "functions": 2_638, "expressions": 4_080,
     "model": 4_260, "structure": 2_118, "reparametrize": 1_255, "compiled": 2_756,
-    "proposals": 1_266, "reference": 5_469, "bounds": 4_658, "plan": 2_743, "samplers": 422,
+    "proposals": 1_266, "reference": 5_536, "bounds": 4_659, "plan": 2_743, "samplers": 422,
     "chain": 1_122, "steps": 2_962, "published": 1_055, "sampling": 2_371, "diagnostics": 3_615,
 }  # fmt: skip
 

@@ -97,7 +97,8 @@ def audited_moves(
     """Typical proposals for an audit; fewer if bounds are derived and rows are many."""
     moves = MAX_MOVES
     if tables.verified:
-        moves = int(np.clip(MAX_CHANGES // target.source.n_rows, 1, MAX_MOVES))
+        evaluated = target.source.n_rows * target.evaluations
+        moves = int(np.clip(MAX_CHANGES // evaluated, 1, MAX_MOVES))
     # Bounds matter inside the support only: elsewhere no rows are evaluated.
     support = target.factorization.lower, target.factorization.upper
     return islice(typical_moves(target, reference, tables, rng, support), moves)

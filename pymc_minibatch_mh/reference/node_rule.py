@@ -8,7 +8,7 @@ tails.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
@@ -21,6 +21,7 @@ from pymc_minibatch_mh.reference.full_data import Derivatives, on_all_cores
 from pymc_minibatch_mh.reference.mode import LOOSE_TOLERANCE, whitening_factors
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
+from pymc_minibatch_mh.structure.scales import find_scales
 from pymc_minibatch_mh.structure.small_groups import EffectLaw, SmallGroups
 
 #: By the number q of effects, numbers of nodes in each direction: those that are tried, the number
@@ -82,6 +83,16 @@ class GroupTarget(Target):
         rows = self.rows
         assert isinstance(rows, GroupRows)
         return rows
+
+    @property
+    def evaluations(self) -> float:  # type: ignore[override]
+        """Mean number of evaluations for a group: of its rows, at all nodes."""
+        return self.group_rows.evaluations
+
+    def scales(self, start: np.ndarray) -> tuple[int, ...]:
+        """Coordinates that are scales near `start`, and that no group depends on."""
+        read = set(np.flatnonzero(self.compiled.layout.is_read).tolist())
+        return find_scales(self.full_data.prior, read, start)
 
     def term_and_row(self, row: int) -> tuple[str, int]:
         """Name of the effects, and number of a group."""
@@ -180,7 +191,7 @@ class EffectMoments(NamedTuple):
         errors = 2.0 * np.exp(-((2.0 * np.pi * ratios) ** 2))
         return np.where(self.moves_much(movements), errors, 0.0)
 
-    def some(self, numbers: np.ndarray) -> "EffectMoments":
+    def some(self, numbers: np.ndarray | slice) -> "EffectMoments":
         """Moments of the effects of some groups."""
         return EffectMoments(self.mean[numbers], self.factor[numbers])
 
@@ -209,16 +220,32 @@ def values_at_nodes(
     return np.concatenate(list(on_all_cores(lambda task: rows.values_at(theta, task), tasks)))
 
 
+def _on_tasks(rows: GroupRows, work: Callable[[GroupRows, slice], Any]) -> list[Any]:
+    """Results of calls with the rows of some groups at a time, in memory, and their range.
+
+    Arrays for all nodes of all groups may not fit into memory.
+    """
+    n_groups = rows.layout.n_groups
+    starts = range(0, n_groups, GROUPS_IN_TASK)
+
+    def compute(first: int) -> Any:
+        some = slice(first, min(first + GROUPS_IN_TASK, n_groups))
+        return work(rows.some(np.arange(some.start, some.stop)), some)
+
+    return list(on_all_cores(compute, starts))
+
+
 def effect_moments(rows: GroupRows, theta: np.ndarray) -> EffectMoments:
     """Moments of each group's effects z given the position."""
-    return _moments_of(_shares_of_nodes(rows, theta), rows.nodes.z)
+    parts = _on_tasks(
+        rows, lambda part, _: _moments_of(_shares_of_nodes(part, theta), part.nodes.z)
+    )
+    return EffectMoments(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
-def _shares_of_nodes(
-    rows: GroupRows, theta: np.ndarray, groups: np.ndarray | None = None
-) -> np.ndarray:
-    """Share of each node in its group's likelihood, shape (groups, nodes)."""
-    values = values_at_nodes(rows, theta, groups)
+def _shares_of_nodes(rows: GroupRows, theta: np.ndarray) -> np.ndarray:
+    """Share of each node in its group's likelihood, shape (groups, nodes), for rows in memory."""
+    values = rows.values_at(theta, np.arange(rows.layout.n_groups))
     # A group that is impossible has no shares.
     with np.errstate(invalid="ignore"):
         return np.exp(values - logsumexp(values, axis=1, keepdims=True))
@@ -246,14 +273,29 @@ def placed_at(
     target: GroupTarget, position: np.ndarray, before: EffectMoments
 ) -> tuple[GroupTarget, EffectMoments]:
     """Target with nodes for the effects at a position, and moments; `before`, of the nodes now."""
-    rows, law = target.group_rows, target.compiled.layout.groups.law
+    law, moments = target.compiled.layout.groups.law, EffectMoments(*map(np.empty_like, before))
+    n_groups, q = before.mean.shape
+    count = FIRST_COUNT[q] ** q
+    nodes = Nodes(np.empty((n_groups, q, count)), np.empty((n_groups, count)))
+
+    def place_some(part: GroupRows, some: slice) -> None:
+        placed = _placed(part, law, position, before.some(some))
+        for to, values in zip((*nodes, *moments), (*placed[0], *placed[1]), strict=True):
+            to[some] = values
+
+    _on_tasks(target.group_rows, place_some)
+    return target.at_nodes(nodes), moments
+
+
+def _placed(
+    rows: GroupRows, law: EffectLaw, position: np.ndarray, before: EffectMoments
+) -> tuple[Nodes, EffectMoments]:
+    """Nodes for the effects of rows in memory at a position, and moments."""
     moments = EffectMoments(*(x.copy() for x in before))
     nodes, moving = rows.nodes, np.arange(len(moments.mean))
     for _ in range(PLACEMENTS):
-        shares, last = (
-            _shares_of_nodes(rows.at_nodes(nodes), position, moving),
-            moments.some(moving),
-        )
+        shares = _shares_of_nodes(rows, position)
+        last = moments.some(moving)
         new = _widened(law, _moments_of(shares, nodes.z[moving]), last, shares)
         moments.mean[moving], moments.factor[moving] = new
         placed = new.nodes(law, FIRST_COUNT[new.mean.shape[1]])
@@ -262,10 +304,11 @@ def placed_at(
         else:
             nodes = placed
         change = np.abs(np.linalg.solve(last.factor, new.factor) - np.eye(new.mean.shape[1]))
-        moving = moving[~(change.max(axis=(1, 2)) < SETTLED)]
-        if not moving.size:
+        left = np.flatnonzero(~(change.max(axis=(1, 2)) < SETTLED))
+        if not left.size:
             break
-    return target.at_nodes(nodes), moments
+        moving, rows = moving[left], rows.at_nodes(placed).some(left)
+    return nodes, moments
 
 
 def _widened(
@@ -458,8 +501,7 @@ def _choose_nodes(
     good = (n for n, nodes in rules if errors.sd(nodes, every) < MAX_ERROR[q])
     first = next(good, COUNTS[q][-1])
     for count in COUNTS[q][COUNTS[q].index(first) :]:
-        placed = rows.at_nodes(moments.wide_nodes(law, count, movements))
-        nodes = _without_light_nodes(placed, errors.points, ~moments.moves_much(movements))
+        nodes = _nodes_by_rule(target, moments, movements, count, errors.points)
         aliasing = moments.aliasing(count, movements)
         error = np.hypot(errors.sd(nodes.some(errors.numbers)), np.sqrt(aliasing.sum()))
         choice = NodeChoice(count**q, float(error))
@@ -510,15 +552,38 @@ def _exact_values(target: GroupTarget, moments: EffectMoments, position: np.ndar
     return _log_sums(placed.group_rows.at_nodes(refined.nodes(law, count)), position)
 
 
-def _without_light_nodes(rows: GroupRows, points: _ErrorPoints, groups: np.ndarray) -> Nodes:
-    """Nodes without those, of some groups, that weigh nothing: they would only spoil the bounds."""
+def _nodes_by_rule(
+    target: GroupTarget,
+    moments: EffectMoments,
+    movements: np.ndarray,
+    count: int,
+    points: _ErrorPoints,
+) -> Nodes:
+    """Nodes of all groups by a rule, without those that weigh nothing."""
+    rows, law = target.group_rows, target.compiled.layout.groups.law
+    most = LIGHT * MAX_ERROR[moments.mean.shape[1]] / rows.layout.n_groups
+
+    def choose(part: GroupRows, some: slice) -> Nodes:
+        effects, moves = moments.some(some), movements[some]
+        placed = part.at_nodes(effects.wide_nodes(law, count, moves))
+        return _without_light_nodes(placed, points, ~effects.moves_much(moves), most)
+
+    parts = _on_tasks(rows, choose)
+    used = np.any([(part.log_weights > -np.inf).any(axis=0) for part in parts], axis=0)
+    n_groups, q = moments.mean.shape
+    nodes = Nodes(np.empty((n_groups, q, used.sum())), np.empty((n_groups, used.sum())))
+    np.concatenate([part.z[:, :, used] for part in parts], out=nodes.z)
+    np.concatenate([part.log_weights[:, used] for part in parts], out=nodes.log_weights)
+    return nodes
+
+
+def _without_light_nodes(
+    rows: GroupRows, points: _ErrorPoints, groups: np.ndarray, most: float
+) -> Nodes:
+    """Nodes of rows in memory; those of some groups that weigh nothing would spoil the bounds."""
     square = np.zeros(rows.nodes.log_weights.shape)
     for line in points.positions:
         for position, weight in zip(line, points.weights, strict=True):
             square += weight * _shares_of_nodes(rows, position) ** 2 / len(points.positions)
-    layout = rows.layout
-    most = LIGHT * MAX_ERROR[len(layout.groups.effects)] / layout.n_groups
     light = (square < most**2) & groups[:, None]
-    log_weights = np.where(light, -np.inf, rows.nodes.log_weights)
-    used = ~light.all(axis=0)
-    return Nodes(rows.nodes.z[:, :, used].copy(), log_weights[:, used].copy())
+    return Nodes(rows.nodes.z, np.where(light, -np.inf, rows.nodes.log_weights))

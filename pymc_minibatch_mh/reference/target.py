@@ -80,6 +80,8 @@ class Target:
     OTHERS_SLOT = OTHERS_SLOT
     #: Whether a forecast may raise the order of control variates from 2 to 3.
     chooses_order = False
+    #: Mean number of evaluations of a row for an observation.
+    evaluations: float = 1.0
 
     def __init__(
         self,

@@ -10,7 +10,8 @@ from scipy.special import chdtri
 
 from helpers.group_families import FAMILIES, made
 from helpers.small_groups import target_of
-from pymc_minibatch_mh.bounds import over_nodes
+from pymc_minibatch_mh.bounds import bound_check, over_nodes
+from pymc_minibatch_mh.bounds.bound_check import audited_moves
 from pymc_minibatch_mh.bounds.over_nodes import (
     ACROSS,
     ENDS_OF_SLABS,
@@ -305,6 +306,17 @@ def test_bounds_of_tasks_are_those_of_all_together(monkeypatch):
     _, together = bounded(target, reference)
     monkeypatch.setattr(over_nodes, "EVALUATIONS_IN_TASK", 200)
     assert np.array_equal(bounded(target, reference)[1].c, together.c)
+
+
+@pytest.mark.parametrize("moves", [1, 2, 3])
+def test_an_audit_evaluates_no_more_rows_of_groups_than_other_rows(moves, monkeypatch):
+    """A change of a group is that of its rows, at all nodes."""
+    target, reference = posterior("bernoulli")
+    _, tables = bounded(target, reference)
+    most = moves * N * target.group_rows.nodes.z.shape[2] + 1
+    monkeypatch.setattr(bound_check, "MAX_CHANGES", most)
+    audited = audited_moves(target, reference, tables, np.random.default_rng(1))
+    assert len(list(audited)) == moves
 
 
 def test_rows_in_blocks_are_bounded_as_well():

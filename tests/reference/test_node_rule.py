@@ -20,6 +20,7 @@ from pymc_minibatch_mh.reference.node_rule import (
     first_nodes,
     with_placed_nodes,
 )
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 from pymc_minibatch_mh.structure.small_groups import EffectLaw
 
@@ -299,3 +300,31 @@ def test_targets_at_other_nodes_keep_their_settings():
     other = tempered.at_nodes(first_moments(groups).nodes(groups.law, 7))
     assert (other.taylor_order, other.inverse_temperature) == (1, 0.25)
     assert other.group_rows.nodes.z.shape == (9, 1, 7)
+
+
+def test_nodes_of_tasks_are_those_of_all_together(monkeypatch):
+    target = made("bernoulli", 70, 9)[4]
+    position = target.factorization.ravel(made("bernoulli", 70, 9)[3].initial_point())
+
+    def placed():
+        before = first_moments(target.compiled.layout.groups)
+        there, moments = node_rule.placed_at(target, position, before)
+        again = effect_moments(there.group_rows, position)
+        return [*there.group_rows.nodes, *moments, *again]
+
+    together = placed()
+    monkeypatch.setattr(node_rule, "GROUPS_IN_TASK", 4)
+    assert all(map(np.array_equal, placed(), together))
+
+
+def test_scales_are_those_on_which_no_group_depends():
+    """Derivatives of all groups at some positions tell the same."""
+    rng, group = np.random.default_rng(1), np.arange(60) // 3
+    x = rng.standard_normal((60, 3))
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, pm.HalfNormal("spread"), shape=3)
+        effect = pm.Normal("a", 0.0, pm.HalfNormal("tau"), shape=20)
+        pm.Bernoulli("y", logit_p=x @ b + effect[group], observed=rng.random(60) < 0.4)
+    target = target_of(model)
+    start = target.factorization.ravel(model.initial_point())
+    assert target.scales(start) == Target.scales(target, start) == (0,)
