@@ -4,10 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.geometry import (
-    Geometry,
-    geometry_of_rows,
-)
+from pymc_minibatch_mh.bounds.geometry import Geometry, geometry_of_rows
 from pymc_minibatch_mh.functions.interval import Array
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.full_data import on_all_cores

@@ -258,10 +258,7 @@ class GraphRows:
     has_skewness, evaluations = False, 1.0
 
     def __init__(
-        self,
-        factorization: Factorization,
-        source: ArrayRows,
-        compile_kwargs: CompileOptions = None,
+        self, factorization: Factorization, source: ArrayRows, compile_kwargs: CompileOptions = None
     ) -> None:
         self._split = factorization
         self._source = source

@@ -259,8 +259,7 @@ def _fragments_of(dataset: ds.Dataset, source: Source) -> list[Any]:
         if not isinstance(fragment, ds.ParquetFileFragment):
             raise SettingError(
                 f"{_short_name(source)} holds a {type(fragment).__name__}. Write its rows to "
-                f"Parquet "
-                "files; pass data in memory to Rows(X=...)."
+                "Parquet files; pass data in memory to Rows(X=...)."
             )
         if fragment.filesystem != fragments[0].filesystem:
             raise SettingError(f"{_short_name(source)} lies in several file systems. Use one.")

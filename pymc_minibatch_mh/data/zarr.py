@@ -286,8 +286,7 @@ def _require_plain(array: zarr.Array) -> None:
         if codec.removeprefix("numcodecs.") not in CODECS:
             raise SourceError(
                 f"{_array_name(array)} is decoded by {codec!r}, which might run code from the "
-                f"file. "
-                "Write it again with another codec, such as 'zstd'."
+                "file. Write it again with another codec, such as 'zstd'."
             )
     if not array.ndim:
         raise SettingError(
@@ -296,7 +295,6 @@ def _require_plain(array: zarr.Array) -> None:
     packed = {"scale_factor", "add_offset"} & set(array.attrs)
     if packed:
         raise SettingError(
-            f"{_array_name(array)} is packed, as its attribute shows: {min(packed)!r}. Store "
-            f"its values "
-            "as float32."
+            f"{_array_name(array)} is packed, as its attribute shows: {min(packed)!r}. Store its "
+            "values as float32."
         )

@@ -47,15 +47,7 @@ from pymc_minibatch_mh.model.bambi import is_bambi_model
 from pymc_minibatch_mh.model.factorization import Factorization, factorize
 from pymc_minibatch_mh.model.inputs import as_generator, resolve_model
 from pymc_minibatch_mh.native.bound_tables import TOTAL
-from pymc_minibatch_mh.native.moves import (
-    CONSTANT,
-    DIRECTIONAL,
-    ENDS,
-    GIVEN,
-    JOINT,
-    KINKED,
-    SHARP,
-)
+from pymc_minibatch_mh.native.moves import CONSTANT, DIRECTIONAL, ENDS, GIVEN, JOINT, KINKED, SHARP
 from pymc_minibatch_mh.plan.method import Promise
 from pymc_minibatch_mh.progress import show_progress
 from pymc_minibatch_mh.steps import settings as check

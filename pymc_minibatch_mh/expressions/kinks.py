@@ -12,11 +12,7 @@ from itertools import product
 import numpy as np
 from pytensor.scalar import basic as scalar
 
-from pymc_minibatch_mh.expressions.arithmetic import (
-    core_and_factor,
-    negate_expr,
-    subtract_exprs,
-)
+from pymc_minibatch_mh.expressions.arithmetic import core_and_factor, negate_expr, subtract_exprs
 from pymc_minibatch_mh.expressions.graph import Affine, Constant, Data, Expr, ExprGraph, Gather
 from pymc_minibatch_mh.expressions.impossible_parts import switch_expr
 from pymc_minibatch_mh.expressions.patterns import (

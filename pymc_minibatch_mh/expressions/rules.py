@@ -25,12 +25,7 @@ from pymc_minibatch_mh.expressions.arithmetic import (
     subtract_exprs,
     tail_coefficients,
 )
-from pymc_minibatch_mh.expressions.graph import (
-    Affine,
-    Apply,
-    Expr,
-    ExprGraph,
-)
+from pymc_minibatch_mh.expressions.graph import Affine, Apply, Expr, ExprGraph
 from pymc_minibatch_mh.expressions.impossible_parts import log_of_sum, switch_expr
 from pymc_minibatch_mh.expressions.patterns import (
     LogBetweenTails,

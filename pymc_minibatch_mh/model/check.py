@@ -37,8 +37,7 @@ SINGLE_PRECISION = 1e-6
 MIN_ROWS_TO_SAVE_MEMORY = 100_000
 # Rewriter that also lets operations overwrite their inputs, which saves memory.
 _AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
-    AS_SAMPLED,
-    optdb.query(RewriteDatabaseQuery(include=["inplace"])),
+    AS_SAMPLED, optdb.query(RewriteDatabaseQuery(include=["inplace"]))
 )
 
 

@@ -26,12 +26,7 @@ from pymc_minibatch_mh.model.constant_data import as_plain_tensor, compute_const
 from pymc_minibatch_mh.model.independence import Likelihood, batch_term
 from pymc_minibatch_mh.model.independence_rules import USE_NUTS
 from pymc_minibatch_mh.model.inputs import ModelArrays
-from pymc_minibatch_mh.model.terms import (
-    MIN_ROWS,
-    log_densities,
-    longest_data,
-    observation_axis,
-)
+from pymc_minibatch_mh.model.terms import MIN_ROWS, log_densities, longest_data, observation_axis
 
 #: Names of value variables, names of dims of observations, and the arrays that graphs read.
 type Reading = tuple[dict[Variable, str], Sequence[str], ModelArrays]

@@ -155,8 +155,7 @@ def _array_pointer(kind: Any, value: np.ndarray) -> Any:
 
 #: Status codes that library functions return: ``mh_status``.
 Status = cast(Any, IntEnum)(
-    "Status",
-    {name.removeprefix("MH_"): k for name, k in ffi.typeof("mh_status").relements.items()},
+    "Status", {name.removeprefix("MH_"): k for name, k in ffi.typeof("mh_status").relements.items()}
 )
 
 

@@ -489,10 +489,7 @@ class _NodeErrors:
 
 
 def _choose_nodes(
-    target: GroupTarget,
-    moments: EffectMoments,
-    errors: _NodeErrors,
-    movements: np.ndarray,
+    target: GroupTarget, moments: EffectMoments, errors: _NodeErrors, movements: np.ndarray
 ) -> tuple[Nodes, NodeChoice]:
     """Fewest nodes whose error is small enough: some groups propose a number, more decide."""
     rows, law = target.group_rows, target.compiled.layout.groups.law

@@ -32,12 +32,7 @@ from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.reparametrize.base import reparametrize_by
 from pymc_minibatch_mh.reparametrize.reciprocal_rows import write_in_reciprocals
 from pymc_minibatch_mh.structure.predictors import single_coordinate
-from pymc_minibatch_mh.structure.row_function import (
-    LoweredRow,
-    RowData,
-    RowFunction,
-    lowered_rows,
-)
+from pymc_minibatch_mh.structure.row_function import LoweredRow, RowData, RowFunction, lowered_rows
 
 #: Maximum number of observations by which branches are found that none of them takes.
 MAX_READ = 20_000

@@ -428,10 +428,7 @@ def _stored_columns(record: Record, where: tuple[int, slice], phase: str) -> dic
 
 
 def _fill_columns(
-    record: Record | None,
-    where: tuple[int, slice],
-    phase: str,
-    columns: Mapping[str, np.ndarray],
+    record: Record | None, where: tuple[int, slice], phase: str, columns: Mapping[str, np.ndarray]
 ) -> None:
     assert record is not None
     record.positions[where] = columns[f"{phase}.positions"]

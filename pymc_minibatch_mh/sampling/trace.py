@@ -19,11 +19,7 @@ import pytensor
 import pytensor.tensor as pt
 import xarray as xr
 from arviz_base import dict_to_dataset
-from pymc.backends.arviz import (
-    coords_and_dims_for_inferencedata,
-    find_constants,
-    find_observations,
-)
+from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 from pymc.util import get_default_varnames
 from pytensor.compile.mode import Mode, optdb
 from pytensor.compile.ops import FromFunctionOp

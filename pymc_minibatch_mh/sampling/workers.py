@@ -185,10 +185,7 @@ class Workers:
     def run(self, bars: Bars) -> bool:
         """Make all draws; return whether an interrupt stopped them."""
         interrupted, running = False, set[Future[None]]()
-        with (
-            bars,
-            ThreadPoolExecutor(min(self.settings.cores, self.settings.chains)) as pool,
-        ):
+        with bars, ThreadPoolExecutor(min(self.settings.cores, self.settings.chains)) as pool:
             try:
                 with DelayedInterrupts() as interrupt:
                     running.update(

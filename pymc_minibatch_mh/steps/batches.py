@@ -16,11 +16,7 @@ from pymc_minibatch_mh.plan.plan import Plan, Requirements
 _log = logging.getLogger("pymc")
 
 #: Values of the moment fields before remainders are measured; E|X|^3 is for a normal X.
-UNMEASURED = {
-    "skewness": 0.0,
-    "third_moment": 2.0 * math.sqrt(2.0 / math.pi),
-    "kappa": math.inf,
-}
+UNMEASURED = {"skewness": 0.0, "third_moment": 2.0 * math.sqrt(2.0 / math.pi), "kappa": math.inf}
 
 #: Maximum fraction of a window's batches with underestimated noise; above it, κ grows.
 MAX_UNDERESTIMATED_SHARE = 0.05

@@ -32,11 +32,7 @@ from pymc_minibatch_mh.expressions.graph import (
 )
 from pymc_minibatch_mh.expressions.inner_sums import MAX_INPUTS, Composition, composition_of
 from pymc_minibatch_mh.expressions.kinks import with_kinks_outside
-from pymc_minibatch_mh.expressions.log_sums import (
-    has_log_sums,
-    is_softmax,
-    max_joint_arguments,
-)
+from pymc_minibatch_mh.expressions.log_sums import has_log_sums, is_softmax, max_joint_arguments
 from pymc_minibatch_mh.expressions.lower import Leaves, constant_exprs, fill_array, lower_graph
 from pymc_minibatch_mh.expressions.state_sums import StateSums, split_states
 from pymc_minibatch_mh.functions.base import numpy_function, operation_name
