@@ -54,7 +54,6 @@ class PartTables:
     verified: ClassVar[bool] = True
     key: ClassVar[str] = "derived by parts"
     heavy: np.ndarray = field(default_factory=lambda: NO_ROWS)
-    unbounded = NO_ROWS
 
     @property
     def nbytes(self) -> int:
@@ -134,9 +133,8 @@ class _RowBounds:
     """Coefficients of effects in the bounds of rows: s_i of common, z_if of group effects."""
 
     def __init__(self, target: Target, found: GroupedReference) -> None:
-        functions = target.row_functions
-        assert not isinstance(functions, Exception)
-        self._functions, self._found, self._rows = functions, found, target.element_rows
+        functions = self._functions = target.known_functions
+        self._found, self._rows = found, target.element_rows
         self._support = target.factorization.lower, target.factorization.upper
         self._starts = np.concatenate([[0], np.cumsum([f.n_rows for f in functions])])
         effects = target.elements

@@ -4,7 +4,7 @@ Curvatures are compared after scaling each coordinate by its own curvature, beca
 such as the calendar year makes the raw condition number 10¹².
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -127,11 +127,27 @@ class Density:
     """
 
     full_data: FullData
+    coordinate_names: Sequence[str]
     weight: float
     rows: np.ndarray | None = None
     kinks: tuple[Kink, ...] = ()
     rest: np.ndarray | None = None
     fixed: np.ndarray | None = None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the coordinates of which it is a function."""
+        names = self.coordinate_names
+        return names if self.rest is None else [names[int(k)] for k in self.rest]
+
+    @property
+    def first_names(self) -> str:
+        """Up to three of the names, in quotes, for messages."""
+        return ", ".join(map(repr, self.names[:3]))
+
+    def subsampled(self, rows: np.ndarray) -> "Density":
+        """Density of all rows, estimated from some."""
+        return replace(self, rows=rows, weight=self.weight * self.full_data.n_rows / rows.size)
 
     @property
     def logs(self) -> np.ndarray:

@@ -302,6 +302,11 @@ class FullData:
         #: Whether a Hessian evaluates each row once, for any number of coordinates.
         self.cheap_hessian, self.n_rows = rows.cheap_hessian, source.n_rows
 
+    @property
+    def parts(self) -> tuple[PlacedRows, Prior, ArrayRows]:
+        """Rows, prior and source, of which another object with the same data is made."""
+        return self.rows, self._prior, self._source
+
     @cached_property
     def log_prior(self) -> FunctionAt:
         """Compiled log-density of the prior, for compiled loops (``mh_log_prior``)."""

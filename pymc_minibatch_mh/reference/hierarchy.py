@@ -16,7 +16,7 @@ from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference import messages
 from pymc_minibatch_mh.reference.density import Density, Point
-from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
+from pymc_minibatch_mh.reference.full_data import Derivatives
 from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 from pymc_minibatch_mh.reference.marginal import Given, Marginal
 from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_few
@@ -38,10 +38,8 @@ ROUNDING = 1e-9
 
 
 def find_marginal_mode(
-    full_data: FullData,
+    density: Density,
     start: np.ndarray,
-    inverse_temperature: float,
-    names: Sequence[str],
     rng: np.random.Generator,
     scales: Sequence[int],
     tolerance: float = TOLERANCE,
@@ -51,16 +49,17 @@ def find_marginal_mode(
     ModeError names the parameters without a mode.
     """
     start = np.array(start, dtype=np.float64)
-    search = _Search(full_data, scales, names, max(tolerance, SETTLED * np.sqrt(start.size)))
-    rows = rows_of_few(full_data, start.size, rng)
+    tolerance = max(tolerance, SETTLED * np.sqrt(start.size))
+    search = _Search(density.coordinate_names, scales, tolerance)
+    rows = rows_of_few(density.full_data, start.size, rng)
     if rows is None:
-        return search.found_from_several(start, inverse_temperature, None, rng)
+        return search.found_from_several(density, start, rng)
     try:
         # No weights for the subsample: they would exaggerate differences between groups.
-        near = search.found_from_several(start, inverse_temperature, rows, rng)
+        near = search.found_from_several(replace(density, rows=rows), start, rng)
     except ModeError:
-        return search.found(start, inverse_temperature, None)
-    return search.found(near.position, inverse_temperature, None)
+        return search.found(density, start)
+    return search.found(density, near.position)
 
 
 @dataclass(frozen=True)
@@ -120,10 +119,8 @@ def _density_along(
 class _Search:
     """Search for the mode of `scales`, and for the conditional mode of the rest."""
 
-    def __init__(
-        self, full_data: FullData, scales: Sequence[int], names: Sequence[str], tolerance: float
-    ) -> None:
-        self._full_data, self._names, self._tolerance = full_data, names, tolerance
+    def __init__(self, names: Sequence[str], scales: Sequence[int], tolerance: float) -> None:
+        self._names, self._tolerance = names, tolerance
         self._scales = np.array(scales, dtype=np.int64)
         self._rest = np.setdiff1d(np.arange(len(names)), self._scales)
         # Untransformed scales have no natural unit, so their steps are not limited.
@@ -131,17 +128,17 @@ class _Search:
         self._reach = np.where(transformed, REACH, np.inf)
 
     def found_from_several(
-        self, start: np.ndarray, weight: float, rows: np.ndarray | None, rng: np.random.Generator
+        self, density: Density, start: np.ndarray, rng: np.random.Generator
     ) -> Mode:
         """Mode by a search from `start`, or else from the origin or jittered starts."""
         around = (start + rng.uniform(-jitter, jitter, start.size) for jitter in JITTERS)
         # Try several starts: far from the mode all groups look alike, and a search may fail.
         starts = chain([start, np.zeros(start.size)], around)
-        return first_found(lambda x: self.found(x, weight, rows), starts)
+        return first_found(lambda x: self.found(density, x), starts)
 
-    def found(self, start: np.ndarray, weight: float, rows: np.ndarray | None) -> Mode:
+    def found(self, density: Density, start: np.ndarray) -> Mode:
         """Mode by a search from `start`."""
-        place = self._climb_at_scales(Density(self._full_data, weight, rows), start)
+        place = self._climb_at_scales(density, start)
         steady = np.zeros(self._scales.size)
         for k in range(MAX_PASSES):
             marginal = place.marginal()
@@ -190,10 +187,9 @@ class _Search:
 
     def _climb_at_scales(self, density: Density, position: np.ndarray) -> _Place:
         """State near the best x, with scales fixed at their values in `position`."""
-        names = [self._names[int(k)] for k in self._rest]
         near = 0.5 * CALM * np.sqrt(self._rest.size)
         density = replace(density, rest=self._rest, fixed=position)
-        point, density = newton_search(density, position[self._rest], names, near)
+        point, density = newton_search(density, position[self._rest], near)
         return _Place(density, point, self._scales, self._rest)
 
     def _step_or_climb(self, place: _Place, best: Given) -> _Place:

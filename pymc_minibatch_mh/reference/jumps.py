@@ -32,7 +32,7 @@ class PinnedFullData(FullData):
     def __init__(
         self, full_data: FullData, pinned: Sequence[int], values: np.ndarray, precisions: np.ndarray
     ) -> None:
-        super().__init__(full_data.rows, full_data._prior, full_data._source)
+        super().__init__(*full_data.parts)
         self._pinned, self._values, self._precisions = list(pinned), values, precisions
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
@@ -46,35 +46,34 @@ class PinnedFullData(FullData):
 
 
 def find_between_jumps(
-    search: Callable[[FullData, np.ndarray], Mode],
-    full_data: FullData,
+    search: Callable[[Density, np.ndarray], Mode],
+    density: Density,
     start: np.ndarray,
-    inverse_temperature: float,
-    names: Sequence[str],
     jumping: Sequence[int],
 ) -> Mode:
     """Centre where the coordinates `jumping` decide where observations jump.
 
     `search` finds the mode near a position. ModeError if there is none.
     """
+    full_data = density.full_data
     prior = full_data.prior(start, hessian=True)
     widths = 1.0 / np.sqrt(np.maximum(-np.diag(prior.hessian)[list(jumping)], 1e-12))
     pinned = PinnedFullData(full_data, jumping, start[list(jumping)], HOLDS / widths**2)
-    mode = search(pinned, start)
+    mode = search(replace(density, full_data=pinned), start)
     for _ in range(MAX_TURNS):
         position, precisions = mode.position.copy(), np.empty(len(jumping))
         for k, j in enumerate(jumping):
-            density = Density(full_data, inverse_temperature, rest=np.array([j]), fixed=position)
-            position[j], precisions[k] = _place_of_jump(density, position[j], widths[k], names[j])
+            along = replace(density, rest=np.array([j]), fixed=position)
+            position[j], precisions[k] = _place_of_jump(along, position[j], widths[k])
         pinned = PinnedFullData(full_data, jumping, position[list(jumping)], precisions)
-        mode = search(pinned, position)
+        mode = search(replace(density, full_data=pinned), position)
         moved = np.abs(mode.position - position) * np.sqrt(np.diag(mode.precision))
         if moved.max() < NEAR:
             break
     return replace(mode, kinked=tuple(range(start.size)))
 
 
-def _place_of_jump(density: Density, start: float, width: float, name: str) -> tuple[float, float]:
+def _place_of_jump(density: Density, start: float, width: float) -> tuple[float, float]:
     """Mean of a density of one coordinate around its mode, and its inverse variance."""
     mean, reach = start, FARTHEST * width
     for _ in range(MAX_GRIDS):
@@ -88,6 +87,6 @@ def _place_of_jump(density: Density, start: float, width: float, name: str) -> t
             return mean, deviation**-2.0
         reach *= 0.5 if deviation <= NARROWEST * reach else 2.0
     raise ModeError(
-        f"{name!r}: the log-density along it has no width that a grid of {GRID.size} values "
-        f"resolves, although it decides where observations jump. {WAY_ON}"
+        f"{density.first_names}: the log-density along it has no width that a grid of {GRID.size} "
+        f"values resolves, although it decides where observations jump. {WAY_ON}"
     )

@@ -9,9 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from pymc_minibatch_mh.compiled.model import PlacedRows
-from pymc_minibatch_mh.compiled.prior import Prior
-from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.mode import Mode
 
@@ -24,10 +21,8 @@ WIDER = 4.0
 class LogFullData(FullData):
     """Full-data evaluations in logarithms of bounded coordinates, including the Jacobian."""
 
-    def __init__(
-        self, rows: PlacedRows, prior: Prior, source: ArrayRows, places: Sequence[int]
-    ) -> None:
-        super().__init__(rows, prior, source)
+    def __init__(self, full_data: FullData, places: Sequence[int]) -> None:
+        super().__init__(*full_data.parts)
         self.logs = np.array(places)
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:

@@ -4,7 +4,7 @@ The Hessian does not measure the width of a log-likelihood with kinks. The covar
 scores does, and agrees with the Hessian in a model that fits.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,36 +47,28 @@ class Mode:
 
 
 def find_mode(
-    full_data: FullData,
-    start: np.ndarray,
-    inverse_temperature: float,
-    names: Sequence[str],
-    rng: np.random.Generator,
-    tolerance: float = TOLERANCE,
+    whole: Density, start: np.ndarray, rng: np.random.Generator, tolerance: float = TOLERANCE
 ) -> Mode:
     """Mode of the tempered posterior, within `tolerance` posterior standard deviations.
 
     ModeError names the parameters along which the log-posterior is flat or unbounded.
     """
     start = np.array(start, dtype=np.float64)
-    whole = Density(full_data, inverse_temperature)
-    rows = rows_of_few(full_data, start.size, rng)
+    rows = rows_of_few(whole.full_data, start.size, rng)
     if rows is None:
         starts = _starts(whole, start, rng)
-        mode, density = first_found(lambda x: newton_search(whole, x, names, tolerance), starts)
+        mode, density = first_found(lambda x: newton_search(whole, x, tolerance), starts)
     else:
-        coarse = Density(full_data, inverse_temperature * full_data.n_rows / rows.size, rows)
+        coarse = whole.subsampled(rows)
         try:
             starts = _starts(coarse, start, rng)
-            near, found = first_found(
-                lambda x: newton_search(coarse, x, names, COARSE_TOLERANCE), starts
-            )
+            near, found = first_found(lambda x: newton_search(coarse, x, COARSE_TOLERANCE), starts)
         except ModeError:
             # A subsample may be separable, without a finite mode, although the full data are not.
-            mode, density = newton_search(whole, start, names, tolerance)
+            mode, density = newton_search(whole, start, tolerance)
         else:
             whole = whole.over_kinks(found.kinks)
-            mode, density = newton_search(whole, near.position, names, tolerance)
+            mode, density = newton_search(whole, near.position, tolerance)
     return Mode(mode.position, -mode.total.hessian, mode.likelihood, density.kinked)
 
 
@@ -205,17 +197,11 @@ GROUPS_PER_COORDINATE, MIN_GROUPS, GROUP = 20, 200, 64
 MAX_STEPS, SCORING_TOLERANCE = 60, 0.1
 
 
-def find_centre(
-    full_data: FullData,
-    start: np.ndarray,
-    inverse_temperature: float,
-    names: Sequence[str],
-    rng: np.random.Generator,
-) -> Mode:
+def find_centre(density: Density, start: np.ndarray, rng: np.random.Generator) -> Mode:
     """Point near the mode by Fisher scoring; ModeError if precisions are singular or steps fail."""
-    density, position = Density(full_data, inverse_temperature), np.array(start, dtype=np.float64)
+    position = np.array(start, dtype=np.float64)
     for _ in range(MAX_STEPS):
-        precision = precision_of_scores(full_data, position, inverse_temperature, rng)
+        precision = precision_of_scores(density, position, rng)
         if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 0.0:
             break
         here = density.at(position, hessian=False).total
@@ -224,24 +210,26 @@ def find_centre(
         tried = (density.at(position + 0.5**k * step, hessian=False) for k in range(20))
         better = next((x for x in tried if here.value < x.total.value < np.inf), None)
         if distance < SCORING_TOLERANCE or (better is None and distance < 1.0):
-            return Mode(position, precision, full_data.likelihood(position, hessian=True))
+            likelihood = density.full_data.likelihood(position, hessian=True)
+            return Mode(position, precision, likelihood)
         if better is None:
             break
         position = better.position
     raise ModeError(
-        f"{', '.join(map(repr, names[:3]))}: no scale was found, because the log-posterior has "
+        f"{density.first_names}: no scale was found, because the log-posterior has "
         f"no curvature at its mode, and no observations pull in all directions. {WAY_ON}"
     )
 
 
 def precision_of_scores(
-    full_data: FullData, position: np.ndarray, inverse_temperature: float, rng: np.random.Generator
+    density: Density, position: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Covariance of the gradient of all rows, from random groups, plus the prior's precision."""
+    full_data = density.full_data
     groups = max(MIN_GROUPS, GROUPS_PER_COORDINATE * position.size)
     drawn = (rng.integers(0, full_data.n_rows, GROUP) for _ in range(groups))
     scores = np.array(
         [full_data.likelihood(position, hessian=False, rows=rows).gradient for rows in drawn]
     )
     information = np.atleast_2d(np.cov(scores.T)) * (full_data.n_rows / GROUP)
-    return inverse_temperature * information - full_data.prior(position, hessian=True).hessian
+    return density.weight * information - full_data.prior(position, hessian=True).hessian

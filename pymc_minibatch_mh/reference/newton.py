@@ -1,6 +1,6 @@
 """Damped Newton search for the mode of a log-density, or for the reason why it has none."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -37,16 +37,14 @@ UNRESOLVED = 1e-14
 FITS, FITTED = 12, 0.25
 
 
-def newton_search(
-    density: Density, start: np.ndarray, names: Sequence[str], tolerance: float
-) -> tuple[Point, Density]:
+def newton_search(density: Density, start: np.ndarray, tolerance: float) -> tuple[Point, Density]:
     """Mode with a negative definite Hessian, within `tolerance` posterior standard deviations.
 
     The second result is the density, averaged over kinks of the prior. ModeError describes the last
     points of a search that finds no mode.
     """
     for _ in range(FITS):
-        path = _Path(density, names, tolerance)
+        path = _Path(density, tolerance)
         mode = path.climb_from(start)
         kinks, quadratic = path.density.kinks, quadratic_of(mode.total.hessian)
         fitting = [replace(k, deviation=quadratic.deviation_along(k.normal)) for k in kinks]
@@ -75,7 +73,6 @@ class _Path:
     """One ascent: its points so far, and the quadratic approximation for the next step."""
 
     density: Density
-    names: Sequence[str]
     tolerance: float
     been: list[Point] = field(default_factory=list)
     distances: list[float] = field(default_factory=list)
@@ -127,7 +124,9 @@ class _Path:
             k, first = self.run
             if step[k] * (position - first.position)[k] > 0.0:
                 return self._running_away(k, first, settled=False)
-        return messages.not_settled(self.names, worst, MAX_STEPS, position, step[worst], distance)
+        return messages.not_settled(
+            self.density.names, worst, MAX_STEPS, position, step[worst], distance
+        )
 
     def _look_around(self, position: np.ndarray) -> None:
         """Make a position the current point, and compute its Hessian."""
@@ -145,7 +144,7 @@ class _Path:
     def _undefined_error(self, bad: np.ndarray) -> ModeError:
         position = self.here.position
         where = self.density.full_data.undefined_at(self.density.in_full(position))
-        return messages.not_finite(self.names, position, bad, where)
+        return messages.not_finite(self.density.names, position, bad, where)
 
     def _take_step(self, step: np.ndarray, distance: float) -> bool:
         """Step with backtracking and doubling; False if the current point is near the mode."""
@@ -171,7 +170,9 @@ class _Path:
             return True
         flattest = None if self.quadratic.is_concave else self.quadratic.flattest_direction()
         worst, place = self._worst_coordinate(step), self.here.position
-        raise messages.not_rising(self.names, place, distance, worst, self.density.kinked, flattest)
+        raise messages.not_rising(
+            self.density.names, place, distance, worst, self.density.kinked, flattest
+        )
 
     def _is_better(self, there: Point, step: np.ndarray, expected: float) -> bool:
         size = abs(self.here.total.value)
@@ -233,7 +234,7 @@ class _Path:
             if best is not None and best.total.value > here.total.value + 0.1 * length**2:
                 self._look_around(best.position)
                 return
-        raise messages.density_flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
+        raise messages.density_flat(self.density.names, np.abs(self.quadratic.vectors[:, 0]))
 
     def _require_not_running(self, moves: int) -> bool:
         """Move diverging coordinates to a maximum, if any; ModeError if there is no maximum."""
@@ -260,7 +261,7 @@ class _Path:
         prior = self.density.prior(self.here.position, hessian=False)
         flat = bool(prior.gradient[k] == 0.0)
         way = first, self.here
-        return messages.scale_collapses(self.names, k, way, settled=settled, flat=flat)
+        return messages.scale_collapses(self.density.names, k, way, settled=settled, flat=flat)
 
     def _steady_way(self, steps: np.ndarray) -> np.ndarray:
         """Last of `steps`, shape (n, d), with 0 in coordinates that slow down or turn back."""

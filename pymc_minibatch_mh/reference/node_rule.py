@@ -16,7 +16,7 @@ from scipy.special import logsumexp, stdtr
 
 from pymc_minibatch_mh.compiled.group_rows import GroupRows, Nodes
 from pymc_minibatch_mh.compiled.integrated_model import IntegratedModel
-from pymc_minibatch_mh.reference.density import Density, quadratic_of
+from pymc_minibatch_mh.reference.density import quadratic_of
 from pymc_minibatch_mh.reference.full_data import Derivatives, on_all_cores
 from pymc_minibatch_mh.reference.mode import LOOSE_TOLERANCE, whitening_factors
 from pymc_minibatch_mh.reference.target import Target
@@ -395,7 +395,7 @@ def _climb(
 
 
 def _density_at(target: GroupTarget, position: np.ndarray) -> Derivatives:
-    density = Density(target.full_data, target.inverse_temperature)
+    density = target.density_of(target.full_data)
     return density.at(position, hessian=True).total
 
 

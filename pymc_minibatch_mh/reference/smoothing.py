@@ -11,13 +11,13 @@ log-density is flat, and narrow where it is curved. They cost 2d + 1 full-data e
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.density import Density
-from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.messages import WAY_ON
 from pymc_minibatch_mh.reference.mode import (
     Mode,
@@ -42,12 +42,7 @@ MAX_STEP, NEAR = 10.0, 0.2
 
 
 def find_smoothed(
-    full_data: FullData,
-    start: np.ndarray,
-    inverse_temperature: float,
-    names: Sequence[str],
-    rng: np.random.Generator,
-    jumping: Sequence[int] = (),
+    density: Density, start: np.ndarray, rng: np.random.Generator, jumping: Sequence[int] = ()
 ) -> Mode:
     """Centre of a posterior with kinks, and its averaged precision; ModeError if there is none.
 
@@ -55,13 +50,14 @@ def find_smoothed(
     """
     if start.size > MAX_SIZE:
         raise ModeError(
-            f"{', '.join(map(repr, names[:3]))}, ...: observations have kinks, and their centre is "
+            f"{density.first_names}, ...: observations have kinks, and their centre is "
             f"an average along each of {start.size:,} coordinates, which is built for up to "
             f"{MAX_SIZE}. Use fewer groups, or a smooth log-likelihood, such as "
             "w * pt.softplus(x / w) instead of pt.maximum(x, 0) with a width w."
         )
-    density, few = Density(full_data, inverse_temperature), rows_of_few(full_data, start.size, rng)
-    precision = precision_of_scores(full_data, start, inverse_temperature, rng)
+    full_data = density.full_data
+    few = rows_of_few(full_data, start.size, rng)
+    precision = precision_of_scores(density, start, rng)
     if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 0.0:
         precision = np.diag(np.maximum(np.abs(np.diag(precision)), 1.0))
     alone = np.isin(np.arange(start.size), jumping)
@@ -69,20 +65,16 @@ def find_smoothed(
     position = np.array(start, dtype=np.float64)
     if few is not None:
         # With its own weight, the posterior of a subsample is wide enough to average many kinks.
-        coarse, ratio = Density(full_data, inverse_temperature, few), full_data.n_rows / few.size
-        position, precision = _climb(coarse, position, precision / ratio, names, alone)
+        coarse, ratio = replace(density, rows=few), full_data.n_rows / few.size
+        position, precision = _climb(coarse, position, precision / ratio, alone)
         precision = ratio * precision
-    position, precision = _climb(density, position, precision, names, alone)
+    position, precision = _climb(density, position, precision, alone)
     likelihood = full_data.likelihood(position, hessian=True)
     return Mode(position, precision, likelihood, tuple(range(position.size)))
 
 
 def _climb(
-    density: Density,
-    position: np.ndarray,
-    precision: np.ndarray,
-    names: Sequence[str],
-    alone: np.ndarray,
+    density: Density, position: np.ndarray, precision: np.ndarray, alone: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Centre and precision; no entries beside coordinates that are `alone`, shape (d,)."""
     for k in range(MAX_STEPS):
@@ -112,7 +104,7 @@ def _climb(
         better = (x for x in tried if density.at(x, hessian=False).total.value > least)
         position = next(better, position)
     raise ModeError(
-        f"{', '.join(map(repr, names[:3]))}: no centre was found in {MAX_STEPS} steps, although "
+        f"{density.first_names}: no centre was found in {MAX_STEPS} steps, although "
         f"the log-posterior was averaged across its kinks. {WAY_ON}"
     )
 
@@ -123,10 +115,10 @@ def _without_cross_terms(matrix: np.ndarray, alone: np.ndarray) -> np.ndarray:
     return np.where(crossed, np.diag(np.diag(matrix)), matrix)
 
 
-def is_averaged(full_data: FullData, mode: Mode, inverse_temperature: float) -> bool:
+def is_averaged(density: Density, mode: Mode) -> bool:
     """Whether the precision of a mode is also that of the log-density averaged over kinks."""
     _, factor = whitening_factors(mode.precision)
-    averages = _averages(Density(full_data, inverse_temperature), mode.position, factor)
+    averages = _averages(density, mode.position, factor)
     if averages is None:
         return False
     sizes = np.linalg.eigvalsh(averages[2])

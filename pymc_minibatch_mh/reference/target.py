@@ -115,6 +115,12 @@ class Target:
         return self.compiled.row_functions
 
     @property
+    def known_functions(self) -> Sequence[RowFunction]:
+        """Rows as functions of linear predictors; none if this is impossible."""
+        functions = self.row_functions
+        return [] if isinstance(functions, BoundsError) else functions
+
+    @property
     def elements(self) -> RandomEffects:
         """Group effects with a separable prior; NotSeparableError if there are none."""
         return self.compiled.elements
@@ -122,17 +128,12 @@ class Target:
     @property
     def meets_kinks(self) -> bool:
         """Whether observations have kinks or jumps, which differ between them."""
-        functions = self.row_functions
-        if isinstance(functions, BoundsError):
-            return False
-        return any(kinks_of(function.exprs, function.root) for function in functions)
+        return any(kinks_of(f.exprs, f.root) for f in self.known_functions)
 
     @cached_property
     def indexed(self) -> set[int]:
         """Coordinates that data select by an index, such as group effects."""
-        if isinstance(self.row_functions, BoundsError):
-            return set()
-        return indexed_coordinates(predictor_forms(self.row_functions))
+        return indexed_coordinates(predictor_forms(self.known_functions))
 
     @property
     def n_elements(self) -> int:
@@ -142,17 +143,14 @@ class Target:
     @cached_property
     def n_in_softmax(self) -> int:
         """Number of these that multiply data of several alternatives in each row of a softmax."""
-        if isinstance(self.row_functions, BoundsError):
-            return 0
-        return len(softmax_coefficients(self.row_functions))
+        return len(softmax_coefficients(self.known_functions))
 
     @cached_property
     def element_rows(self) -> ElementRows:
         """Rows as functions of common and group effects, in memory until :meth:`release`."""
-        functions, rows = self.row_functions, self.compiled.rows
-        assert not isinstance(functions, BoundsError)
+        rows = self.compiled.rows
         assert isinstance(rows, FormRows)
-        return ElementRows(functions, rows, self.elements)
+        return ElementRows(rows.functions, rows, self.elements)
 
     def release(self) -> None:
         """Free memory that only the preparation needs."""
@@ -205,7 +203,7 @@ class Target:
         self, start: np.ndarray, rng: np.random.Generator, tolerance: float
     ) -> Mode:
         """Mode of a density whose kinks do not matter, or else its centre averaged over them."""
-        beta, names = self.inverse_temperature, self.factorization.coordinate_names
+        density = self.density_of(self.full_data)
         here = self.full_data.likelihood(start, hessian=True)
         if not ((np.diag(here.hessian) == 0.0) & (here.gradient != 0.0)).any():
             try:
@@ -213,23 +211,22 @@ class Target:
                 if few is not None:
                     self.mode_of_few(start, few, COARSE_TOLERANCE)
                 mode = self._smooth_mode(start, rng, tolerance)
-                if is_averaged(self.full_data, mode, beta):
+                if is_averaged(density, mode):
                     return mode
             except ModeError:
                 pass
         jumping = self._jumping
         if not self._is_smooth_between_jumps(start, jumping):
-            return find_smoothed(self.full_data, start, beta, names, rng, jumping)
+            return find_smoothed(density, start, rng, jumping)
 
-        def search(full_data: FullData, near: np.ndarray) -> Mode:
-            return self._search_mode(near, near, rng, tolerance, full_data)
+        def search(pinned: Density, near: np.ndarray) -> Mode:
+            return self._search_mode(near, near, rng, tolerance, pinned)
 
-        return find_between_jumps(search, self.full_data, start, beta, names, jumping)
+        return find_between_jumps(search, density, start, jumping)
 
     def _is_smooth_between_jumps(self, start: np.ndarray, jumping: Sequence[int]) -> bool:
         """Whether the coordinates `jumping` do nothing but decide where observations jump."""
-        functions = [] if isinstance(self.row_functions, BoundsError) else self.row_functions
-        kinks = [f.exprs.kinks[kink] for f in functions for kink in kinks_of(f.exprs, f.root)]
+        kinks = [f.exprs.kinks[k] for f in self.known_functions for k in kinks_of(f.exprs, f.root)]
         if not jumping or any(kinks) or self.factorization.boundary:
             return False
         return not self.full_data.likelihood(start, hessian=False).gradient[jumping].any()
@@ -237,10 +234,9 @@ class Target:
     @property
     def _jumping(self) -> list[int]:
         """Coordinates that decide where observations jump."""
-        functions = [] if isinstance(self.row_functions, BoundsError) else self.row_functions
         forms = [
             function.arguments[x.number]
-            for function in functions
+            for function in self.known_functions
             for kink in kinks_of(function.exprs, function.root)
             if not function.exprs.kinks[kink]
             for x in subexpressions(kink)
@@ -262,11 +258,10 @@ class Target:
         start: np.ndarray,
         rng: np.random.Generator,
         tolerance: float,
-        full_data: FullData | None = None,
+        density: Density | None = None,
     ) -> Mode:
         """Mode by a search from `start`: position `near` in the coordinates of the search."""
-        names, searched = self.factorization.coordinate_names, full_data or self._searched_density
-        arguments = searched, start, self.inverse_temperature, names, rng
+        arguments = density or self.density_of(self._searched), start, rng
         if self.taylor_order == 0:
             try:
                 return find_mode(*arguments)
@@ -307,18 +302,21 @@ class Target:
 
     def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
         """Mode of a weighted subsample; ModeError if it has none."""
-        weight = self.inverse_temperature * self.source.n_rows / rows.size
-        density, ends = Density(self._searched_density, weight, rows), self.factorization.boundary
-        start = with_logs(start, ends) if ends else start
-        found, _ = newton_search(density, start, self.factorization.coordinate_names, tolerance)
+        density = self.density_of(self._searched).subsampled(rows)
+        ends, weight = self.factorization.boundary, density.weight
+        found, _ = newton_search(density, with_logs(start, ends) if ends else start, tolerance)
         mode = Mode(found.position, -found.total.hessian, found.likelihood)
         return mode_without_logs(self.full_data, mode, ends, weight, rows) if ends else mode
 
+    def density_of(self, full_data: FullData) -> Density:
+        """Tempered log-posterior by some full-data evaluations."""
+        return Density(full_data, self.factorization.coordinate_names, self.inverse_temperature)
+
     @cached_property
-    def _searched_density(self) -> FullData:
+    def _searched(self) -> FullData:
         """Full-data evaluations in the coordinates of the search for the mode."""
-        ends, parts = self.factorization.boundary, (self.rows, self.compiled.prior, self.source)
-        return LogFullData(*parts, ends) if ends else self.full_data
+        ends = self.factorization.boundary
+        return LogFullData(self.full_data, ends) if ends else self.full_data
 
     def condition_on(self, point: Mapping[str, np.ndarray]) -> None:
         """Set the variables outside the position to the values of a point."""
@@ -381,8 +379,7 @@ class Target:
     @property
     def _n_states(self) -> int:
         """Largest number of states that a row sums over, or 1."""
-        functions = [] if isinstance(self.row_functions, BoundsError) else self.row_functions
-        sums = [x for f in functions if (split := f.states) for x in split.sums]
+        sums = [x for f in self.known_functions if (split := f.states) for x in split.sums]
         return max((len(x.offsets) for x in sums), default=1)
 
     def spread(self, most: int, first: int = 0) -> np.ndarray:

@@ -61,7 +61,7 @@ def test_the_centre_lies_inside_and_the_metric_is_that_of_the_density(far):
     found = reference.whitener.T @ reference.whitener
     assert found == pytest.approx(precision, rel=1e-6, abs=1e-6 * np.abs(precision).max())
     # There the density times the reciprocal has its maximum.
-    climbed = LogFullData(target.rows, target.compiled.prior, target.source, [place])
+    climbed = LogFullData(target.full_data, [place])
     slope = climbed.prior(with_logs(reference.centre, [place]), hessian=False).gradient
     slope[place] /= reference.centre[place]
     slope += reference.gradient

@@ -9,6 +9,7 @@ import pytest
 from helpers.tiers import fast
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.reference import hierarchy, mode
+from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
 from pymc_minibatch_mh.reference.marginal import Marginal
@@ -137,10 +138,10 @@ def test_few_rows_without_a_mode_leave_it_to_all(monkeypatch):
     take_few_rows(monkeypatch)
     several = hierarchy._Search.found_from_several
 
-    def fails(self, start, weight, rows, rng):
-        if rows is not None:
+    def fails(self, density, start, rng):
+        if density.rows is not None:
             raise ModeError("few rows")
-        return several(self, start, weight, rows, rng)
+        return several(self, density, start, rng)
 
     monkeypatch.setattr(hierarchy._Search, "found_from_several", fails)
     assert found(models.logistic)[0].marginal
@@ -164,14 +165,16 @@ def test_a_scale_whose_density_has_no_maximum_is_named(tilt, message):
 
     passes.prior = prior
     with pytest.raises(ModeError, match=message):
-        find_marginal_mode(passes, np.full(9, 0.01), 1.0, names, np.random.default_rng(0), (0,))
+        find_marginal_mode(
+            Density(passes, names, 1.0), np.full(9, 0.01), np.random.default_rng(0), (0,)
+        )
 
 
 def test_a_scale_far_from_the_start_does_not_run_away():
     means = 1e7 * np.random.default_rng(2).normal(0.0, 3.0, 30)
     names = ["tau_log__", *(f"a[{k}]" for k in range(30))]
     passes, rng = hierarchy_passes(means, 4.0), np.random.default_rng(0)
-    mode = find_marginal_mode(passes, np.zeros(31), 1.0, names, rng, (0,))
+    mode = find_marginal_mode(Density(passes, names, 1.0), np.zeros(31), rng, (0,))
     assert np.exp(2 * mode.position[0]) == pytest.approx(np.mean(means**2), rel=0.01)
 
 
@@ -179,9 +182,9 @@ def test_a_temperature_counts_the_rows_only():
     means = np.random.default_rng(2).normal(0.0, 3.0, 30)
     names = ["tau_log__", *(f"a[{k}]" for k in range(30))]
     cold, hot = hierarchy_passes(means, 1.0), hierarchy_passes(means, 4.0)
-    arguments = names, np.random.default_rng(0), (0,)
-    one = find_marginal_mode(cold, np.zeros(31), 1.0, *arguments)
-    two = find_marginal_mode(hot, np.zeros(31), 0.25, *arguments)
+    arguments = np.zeros(31), np.random.default_rng(0), (0,)
+    one = find_marginal_mode(Density(cold, names, 1.0), *arguments)
+    two = find_marginal_mode(Density(hot, names, 0.25), *arguments)
     np.testing.assert_allclose(one.position, two.position, atol=1e-6)
     np.testing.assert_allclose(two.likelihood.hessian, 4.0 * one.likelihood.hessian)
 

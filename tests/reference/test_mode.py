@@ -14,6 +14,7 @@ from pymc_minibatch_mh.compiled.prior import GraphPrior
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reference import mode as mode_module
+from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.mode import find_mode
 from pymc_minibatch_mh.reference.target import Target
 from reference.formulas import hierarchy_passes, logistic_passes, passes_of
@@ -27,7 +28,7 @@ NAMES = ["intercept", "slope[0]", "slope[1]"]
 
 def mode_of(passes, start=None, beta=1.0, names=NAMES):
     start = np.zeros(len(names)) if start is None else start
-    return find_mode(passes, start, beta, names, np.random.default_rng(0))
+    return find_mode(Density(passes, names, beta), start, np.random.default_rng(0))
 
 
 def assert_is_the_mode(found, passes, beta=1.0):

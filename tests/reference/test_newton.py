@@ -24,9 +24,9 @@ def searched(likelihood, start, prior=None):
     def flat(theta, *, hessian):
         return quadratic(0.0, np.zeros((theta.size, theta.size)), theta, hessian=hessian)
 
-    density = Density(passes_of(counted, prior or flat), 1.0)
     start = np.array(start, dtype=float)
-    mode, _ = newton_search(density, start, NAMES[: start.size], 1e-4)
+    density = Density(passes_of(counted, prior or flat), NAMES[: start.size], 1.0)
+    mode, _ = newton_search(density, start, 1e-4)
     return mode, len(asked)
 
 

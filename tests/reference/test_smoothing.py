@@ -8,6 +8,7 @@ from scipy.special import expit
 from helpers.grouped import target_of
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.reference import full_data
+from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.marginal import mode_near_mean
 from pymc_minibatch_mh.reference.mode import find_centre, find_mode
 from pymc_minibatch_mh.reference.smoothing import find_smoothed
@@ -24,7 +25,7 @@ y = RNG.random(N) < expit(X @ [-3.0, 0.8, -0.5, 0.4, 0.3])
 @pytest.fixture(scope="module")
 def skewed():
     passes = logistic_passes(X, y, np.full(SIZE, 0.1))
-    return passes, find_mode(passes, np.zeros(SIZE), 1.0, NAMES, np.random.default_rng(0))
+    return passes, find_mode(Density(passes, NAMES, 1.0), np.zeros(SIZE), np.random.default_rng(0))
 
 
 def mean_by_importance(passes, mode):
@@ -90,8 +91,8 @@ class Kinked:
 def test_scores_give_a_kinked_posterior_its_scale():
     passes = Kinked()
     with pytest.raises(ModeError):
-        find_mode(passes, np.zeros(2), 1.0, ["a", "b"], np.random.default_rng(0))
-    found = find_centre(passes, np.zeros(2), 1.0, ["a", "b"], np.random.default_rng(0))
+        find_mode(Density(passes, ["a", "b"], 1.0), np.zeros(2), np.random.default_rng(0))
+    found = find_centre(Density(passes, ["a", "b"], 1.0), np.zeros(2), np.random.default_rng(0))
     truth = passes.X.T @ passes.X
     np.testing.assert_allclose(found.precision, truth, rtol=0.3, atol=0.15 * passes.n_rows)
     assert np.abs(found.position - [0.4, 0.8]).max() < 0.2
@@ -105,7 +106,7 @@ def test_rows_that_all_pull_one_way_have_no_scale():
     )
     passes.X = np.column_stack([np.ones(passes.n_rows), np.zeros(passes.n_rows)])
     with pytest.raises(ModeError, match=r"^'a', 'b': no scale was found.*proper, informative"):
-        find_centre(passes, np.zeros(2), 1.0, ["a", "b"], np.random.default_rng(0))
+        find_centre(Density(passes, ["a", "b"], 1.0), np.zeros(2), np.random.default_rng(0))
 
 
 def test_kinks_in_many_coordinates_are_refused_at_once():
@@ -113,4 +114,4 @@ def test_kinks_in_many_coordinates_are_refused_at_once():
     with pytest.raises(
         ModeError, match=r"^'effect\[0\]'.*an average along each of 200 coordinates"
     ):
-        find_smoothed(Kinked(), np.zeros(200), 1.0, names, np.random.default_rng(0))
+        find_smoothed(Density(Kinked(), names, 1.0), np.zeros(200), np.random.default_rng(0))
