@@ -13,6 +13,7 @@ from pymc_minibatch_mh.compiled.differences import (
     remainder_difference,
     undefined_operation,
 )
+from pymc_minibatch_mh.compiled.hessian_differences import thirds_by_differences
 from pymc_minibatch_mh.compiled.scalar_functions import (
     compiled_rowwise,
     data_leaves,
@@ -48,6 +49,8 @@ from pymc_minibatch_mh.structure.row_function import (
 #: Maximum number of operations in a function with kinks and derivatives: 4,000 of a drift
 #: diffusion did not compile in 15 minutes, and in one minute as a graph.
 MAX_OPERATIONS = 3_000
+#: Maximum number of operations in compiled third derivatives: 2,300 took a minute.
+MAX_THIRDS = 500
 #: Number of rows per block when data expressions are computed.
 ROWS_PER_BLOCK = 65_536
 
@@ -226,11 +229,16 @@ def evaluate_predictors(
     return PlacedForms(values, sizes, norms, whitened)
 
 
+def count_operations(exprs: Sequence[Expr]) -> int:
+    """Number of operations on parameters in expressions; each counts once."""
+    return sum(not x.is_data for x in operands_first(exprs))
+
+
 def _require_compilable(function: RowFunction, slopes: Sequence[Expr]) -> None:
     """Raise LoweringError for long series with branches, if data are in memory as graphs need."""
     if function.is_stored or not kinks_of(function.exprs, function.root):
         return
-    count = sum(not x.is_data for x in operands_first(slopes))
+    count = count_operations(slopes)
     if count > MAX_OPERATIONS:
         raise LoweringError(
             function.root.op if isinstance(function.root, Apply) else function.root,
@@ -269,29 +277,38 @@ class FormRows:
         """Compile changes of Taylor remainders, with rounding errors (``mh_row_function``)."""
         return self._compile(
             ("difference", taylor_order),
-            3,
-            lambda k: remainder_difference(self.functions[k], taylor_order),
+            lambda k: self._of_exprs(k, remainder_difference(self.functions[k], taylor_order), 3),
             lambda states: states.difference(taylor_order),
         )
 
     def slopes(self) -> list[FunctionAt]:
         """Compile value, gradient and Hessian in the arguments (``mh_row_function``)."""
-        return self._compile(("slopes", 2), 1, self._slopes.__getitem__, StateFunctions.slopes)
+        return self._compile(
+            ("slopes", 2), lambda k: self._of_exprs(k, self._slopes[k]), StateFunctions.slopes
+        )
 
     def thirds(self) -> list[FunctionAt]:
-        """Compile third derivatives in the arguments; LoweringError if there are none."""
-        return self._compile(
-            ("thirds", 3),
-            1,
-            lambda k: partial_derivatives(self.functions[k], (3,)),
-            StateFunctions.thirds,
-        )
+        """Compile third derivatives in the arguments; LoweringError if there are none.
+
+        Those of more than `MAX_THIRDS` operations, which would compile for minutes, become
+        differences of Hessians.
+        """
+        return self._compile(("thirds", 3), self._thirds_of, StateFunctions.thirds)
 
     def values(self) -> list[FunctionAt]:
         """Compile the log-likelihood alone (``mh_row_function``)."""
         return self._compile(
-            ("values", 0), 1, lambda k: (self.functions[k].root,), StateFunctions.values
+            ("values", 0),
+            lambda k: self._of_exprs(k, (self.functions[k].root,)),
+            StateFunctions.values,
         )
+
+    def _thirds_of(self, k: int) -> FunctionAt:
+        """Third derivatives of a term."""
+        thirds, n_arguments = partial_derivatives(self.functions[k], (3,)), self._n_arguments(k)
+        if n_arguments == 1 or count_operations(thirds) <= MAX_THIRDS:
+            return self._of_exprs(k, thirds)
+        return thirds_by_differences(self.slopes()[k], n_arguments, len(self.leaves[k]))
 
     def functions_of(self, order: int | None, derivatives: bool, skewness: bool) -> list[dict]:
         """Compile the requested functions of each term; keys are names of fields in a ``Term``."""
@@ -319,21 +336,24 @@ class FormRows:
     def _compile(
         self,
         role: tuple[str, int],
-        times: int,
-        expressions: Callable[[int], Sequence[Expr]],
+        of_term: Callable[[int], FunctionAt],
         over_states: Callable[[StateFunctions], FunctionAt],
     ) -> list[FunctionAt]:
         """Functions of all terms in a role, by their expressions or by loops over states."""
         if role not in self._compiled:
             self._compiled[role] = [
-                over_states(states)
-                if states
-                else compiled_rowwise(
-                    make_composite(expressions(k), times * len(f.arguments), self.leaves[k])
-                )
-                for k, (f, states) in enumerate(zip(self.functions, self._states, strict=True))
+                over_states(states) if states else of_term(k)
+                for k, states in enumerate(self._states)
             ]
         return self._compiled[role]
+
+    def _of_exprs(self, k: int, exprs: Sequence[Expr], times: int = 1) -> FunctionAt:
+        """Compile expressions of a term, functions of `times` vectors of its arguments."""
+        n_arguments = times * self._n_arguments(k)
+        return compiled_rowwise(make_composite(exprs, n_arguments, self.leaves[k]))
+
+    def _n_arguments(self, k: int) -> int:
+        return len(self.functions[k].arguments)
 
 
 class _Rows:

@@ -7,6 +7,7 @@ process, cached on disk by PyTensor.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from ctypes import CFUNCTYPE, c_int64, c_void_p
 from hashlib import sha256
 from threading import RLock
 from types import FunctionType
@@ -35,7 +36,8 @@ from pytensor.scalar.basic import Composite, ScalarOp
 
 from pymc_minibatch_mh.expressions.graph import Apply, Argument, Constant, Expr, Lookup
 from pymc_minibatch_mh.expressions.patterns import operands_first, operands_last
-from pymc_minibatch_mh.native.library import FunctionAt
+from pymc_minibatch_mh.native import library
+from pymc_minibatch_mh.native.library import FunctionAt, LaidOut
 from pymc_minibatch_mh.threads import DelayedInterrupts
 
 #: Signatures of compiled functions that the library calls: see ``mh.h``.
@@ -238,6 +240,23 @@ def called_by_library(function: Callable, signature: Any, kind: str, **options: 
     # An interrupt during compilation could leave LLVM's lock acquired forever.
     with DelayedInterrupts():
         return FunctionAt(kind, cfunc(signature, error_model="numpy", **options)(function))
+
+
+def looped_by_library(name: str, room: str, record: LaidOut) -> FunctionAt:
+    """Library function of a record as a function of rows, which has scratch of its own."""
+    address = int(library.ffi.cast("int64_t", record.at))
+    loop: Callable = CFUNCTYPE(None, c_int64, c_void_p, c_void_p, c_int64, c_void_p)(
+        int(library.ffi.cast("int64_t", getattr(library.load_library(), name)))
+    )
+    size = library.function(room)(record)
+
+    def evaluate_rows(inputs, outputs, n):  # type: ignore[no-untyped-def]
+        scratch = np.empty(size)
+        loop(address, carray(inputs, 1).ctypes, carray(outputs, 1).ctypes, n, scratch.ctypes)
+
+    compiled = called_by_library(evaluate_rows, ROW_FUNCTION, "mh_row_function")
+    compiled.record = record  # type: ignore[attr-defined]
+    return compiled
 
 
 _ONE_AT_A_TIME = RLock()

@@ -1,26 +1,22 @@
 """Row functions with log-sums over states: compiled features, and the loop of the library."""
 
-from collections.abc import Callable, Sequence
-from ctypes import CFUNCTYPE, c_int64, c_void_p
+from collections.abc import Sequence
 from itertools import combinations_with_replacement, count
 from typing import NamedTuple
 
 import numpy as np
-from numba import carray
 from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh.compiled.differences import PartialDerivatives
 from pymc_minibatch_mh.compiled.scalar_functions import (
-    ROW_FUNCTION,
-    called_by_library,
     compiled_rowwise,
     data_leaves,
+    looped_by_library,
     make_composite,
 )
 from pymc_minibatch_mh.expressions.graph import REAL, Constant, Expr
 from pymc_minibatch_mh.expressions.patterns import constant_value, is_a, operands_last
 from pymc_minibatch_mh.expressions.state_sums import StateSum, StateSums
-from pymc_minibatch_mh.native import library
 from pymc_minibatch_mh.native.library import FunctionAt, LaidOut
 from pymc_minibatch_mh.structure.row_function import RowFunction
 
@@ -155,21 +151,5 @@ class StateFunctions:
         return compiled_rowwise(composite), np.array(list(entries), dtype=np.int64)
 
     def _looped(self, name: str, **roles: object) -> FunctionAt:
-        return _with_record(name, LaidOut("mh_state_rows", self._record._replace(**roles)))  # type: ignore[arg-type]
-
-
-def _with_record(name: str, record: LaidOut) -> FunctionAt:
-    """Library function of a record as a function of rows, which has scratch of its own."""
-    address = int(library.ffi.cast("int64_t", record.at))
-    loop: Callable = CFUNCTYPE(None, c_int64, c_void_p, c_void_p, c_int64, c_void_p)(
-        int(library.ffi.cast("int64_t", getattr(library.load_library(), name)))
-    )
-    room = library.function("mh_room_of_states")(record)
-
-    def evaluate_rows(inputs, outputs, n):  # type: ignore[no-untyped-def]
-        scratch = np.empty(room)
-        loop(address, carray(inputs, 1).ctypes, carray(outputs, 1).ctypes, n, scratch.ctypes)
-
-    compiled = called_by_library(evaluate_rows, ROW_FUNCTION, "mh_row_function")
-    compiled.record = record  # type: ignore[attr-defined]
-    return compiled
+        record = LaidOut("mh_state_rows", self._record._replace(**roles))  # type: ignore[arg-type]
+        return looped_by_library(name, "mh_room_of_states", record)

@@ -143,6 +143,10 @@ void mh_slopes_of_states(const mh_state_rows *rows, const double *inputs, double
 void mh_thirds_of_states(const mh_state_rows *rows, const double *inputs, double *outputs, int64_t n, double *scratch);
 void mh_difference_of_states(const mh_state_rows *rows, const double *inputs, double *outputs, int64_t n, double *scratch);
 
+/* ---- hessian_differences.c: an mh_row_function; `scratch`: mh_room_of_hessians numbers ---- */
+int64_t mh_room_of_hessians(const mh_hessian_rows *rows);
+void mh_thirds_by_differences(const mh_hessian_rows *rows, const double *inputs, double *outputs, int64_t n, double *scratch);
+
 /* ---- over_states.c ---- */
 /* Bounds of the derivative of an order (1, 2 or 3) of n rows in the ball of a radius, averaged over the
  * way from the centre as moves.c needs it, (n,). Of each function at the centre: value, gradient and

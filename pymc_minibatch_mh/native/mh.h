@@ -114,6 +114,12 @@ typedef struct mh_state_rows {
     const int64_t *slope_places, *third_places;
 } mh_state_rows;
 
+/* Rows whose third derivatives are differences of Hessians: see hessian_differences.c. */
+typedef struct mh_hessian_rows {
+    int64_t n_arguments, n_taken;
+    mh_row_function slopes;
+} mh_hessian_rows;
+
 /* Writes differences of remainders, and to `scales` the larger of each row's two log-likelihoods.
  * Rows are sorted by term and numbered within terms; `ends` has each term's end, (n_terms,). */
 typedef void (*mh_graph_differences)(const double *position, const double *new_position, const double *centre, const int64_t *rows, const int64_t *ends, const int64_t *context, double *differences, double *scales);

@@ -17,6 +17,7 @@ from compiled.fitted import arguments_of, leaves_of_rows, rows_of, run
 from helpers.in_library import ULPS
 from helpers.models import FAMILIES
 from helpers.tiers import QUICK, fast
+from pymc_minibatch_mh.compiled import form_rows
 from pymc_minibatch_mh.compiled.differences import PartialDerivatives, undefined_operation
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.scalar_functions import (
@@ -137,6 +138,20 @@ def test_derivatives_are_those_of_the_exact_function(name, orders):
             exact = exact_derivatives(exact_row(function, row), point, orders)
             scale = np.abs(exact).max()
             np.testing.assert_allclose(values, exact, rtol=1e-9, atol=1e-11 * scale)
+
+
+@pytest.mark.parametrize("name", ["student_free", "negative_binomial", "poisson_exposure"])
+def test_third_derivatives_of_long_functions_are_differences_of_hessians(name, monkeypatch):
+    found = rows_of(name)
+    found.compiled.thirds()
+    monkeypatch.setattr(form_rows, "MAX_THIRDS", 0)
+    long = FormRows(found.functions, found.parts.size)
+    for term, function in enumerate(found.functions):
+        exact = compiled_derivatives(found, term, CHECKED, (3,))
+        inputs = arguments_of(found, term, CHECKED), leaves_of_rows(found, term, CHECKED)
+        ours = run(long.thirds()[term], *inputs, width=exact.shape[1])
+        assert (len(function.arguments) == 1) == ((ours - exact) == 0.0).all()
+        np.testing.assert_allclose(ours, exact, rtol=1e-7, atol=1e-7 * np.abs(exact).max())
 
 
 @pytest.mark.parametrize("x", [0.02, 0.7, 3.0, 40.0, 2_000.0])

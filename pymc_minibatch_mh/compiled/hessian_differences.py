@@ -1,0 +1,20 @@
+"""Third derivatives of rows as differences of compiled Hessians."""
+
+from typing import NamedTuple
+
+from pymc_minibatch_mh.compiled.scalar_functions import looped_by_library
+from pymc_minibatch_mh.native.library import FunctionAt, LaidOut
+
+
+class HessianRows(NamedTuple):
+    """Rows with a compiled Hessian: ``mh_hessian_rows``."""
+
+    n_arguments: int
+    n_taken: int
+    slopes: FunctionAt
+
+
+def thirds_by_differences(slopes: FunctionAt, n_arguments: int, n_leaves: int) -> FunctionAt:
+    """Third derivatives in the arguments, from compiled values, gradients and Hessians."""
+    record = LaidOut("mh_hessian_rows", HessianRows(n_arguments, n_leaves, slopes))
+    return looped_by_library("mh_thirds_by_differences", "mh_room_of_hessians", record)
