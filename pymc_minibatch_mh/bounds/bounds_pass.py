@@ -55,6 +55,8 @@ NARROW, WORTH_A_COPY, MAX_OF_DATA, MAX_OF_FREE = 30.0, 10.0, 4.0, 0.3
 
 #: Maximum share of rows without a bound, which every update evaluates.
 MOST_UNBOUNDED = 0.05
+#: The same of trial rows before the search for the mode: three standard errors more.
+MOST_UNBOUNDED_IN_TRIAL = 0.08
 
 
 _log = logging.getLogger("pymc")
@@ -64,9 +66,13 @@ class BoundsPass(RowPass):
     """Bounds of every row of a model's terms over nested trust regions."""
 
     def __init__(
-        self, functions: Sequence[RowFunction], reference: Reference, support: tuple[Array, Array]
+        self,
+        functions: Sequence[RowFunction],
+        reference: Reference,
+        support: tuple[Array, Array],
+        names: Sequence[str] = (),
     ) -> None:
-        super().__init__(functions, reference, support)
+        super().__init__(functions, reference, support, names)
         self.order = reference.order + 1
         self.size = reference.centre.size
         self._groups: Groups | None = None
@@ -163,6 +169,24 @@ class BoundsPass(RowPass):
         """C M, C = Σ c_i, of a typical proposal, estimated on a few rows; inf if unbounded."""
         return self._forecast_total([_Trial(self, function) for function in self._functions])
 
+    def require_bounds_in_trial(self) -> None:
+        """Raise BoundsError if very many of a few rows are unbounded over the smallest region."""
+        passes = [self, self._of_kinked_rows()] if self._has_kinks else [self]
+        unbounded = [rows for rows in (x._unbounded_in_trial() for x in passes) if rows.size]
+        if len(unbounded) == len(passes):
+            raise self._unbounded_error(int(unbounded[0][0]), self._least_radius)
+
+    def _unbounded_in_trial(self) -> np.ndarray:
+        """Trial rows without a bound over the smallest region; empty if they are not very many."""
+        trials = [_Trial(self, function) for function in self._functions]
+        self._groups = self._worthwhile_groups(trials)
+        radius = self._least_radius
+        starts = np.cumsum([0, *(function.n_rows for function in self._functions)])
+        rows = [start + x.unbounded(radius) for start, x in zip(starts, trials, strict=False)]
+        total = sum(trial.n_rows for trial in trials)
+        unbounded = np.concatenate(rows)
+        return unbounded[: unbounded.size * (unbounded.size > MOST_UNBOUNDED_IN_TRIAL * total)]
+
     @property
     def typical_move_size(self) -> float:
         """Size M of a typical proposal."""
@@ -225,11 +249,20 @@ class BoundsPass(RowPass):
         rows = slice(first, first + len(whitened))
         self._groups.label_rows(rows, whitened, self.kind.shared_directions(self._functions))
 
-    def _region_radii(self, trials: Sequence["_Trial"]) -> list[float]:
+    @property
+    def _least_radius(self) -> float:
+        return self._nested_radii[0]
+
+    @property
+    def _nested_radii(self) -> list[float]:
         nested = [self._normal_radius(tail) for tail in self._tail_probabilities]
         if self._draws_by_groups:
             assert self._groups is not None
             nested.insert(0, float(np.sqrt(chdtri(self._groups.size, TAIL_OF_A_GROUP))))
+        return nested
+
+    def _region_radii(self, trials: Sequence["_Trial"]) -> list[float]:
+        nested = self._nested_radii
         totals = {r: sum(t.total(r, t.whole) for t in trials) for r in [*nested, np.inf]}
         # A table of infinite radius avoids all full-data evaluations.
         kept = [np.inf] if np.isfinite(totals[np.inf]) else []
@@ -273,7 +306,7 @@ class BoundsPass(RowPass):
         function, row = self._term_of(row)
         data = RowData(function, np.array([row]))
         boxes = self.kind.boxes(function, self.geometry(function, data), radius)
-        return explain_unbounded(function, data, boxes, self.order, row)
+        return explain_unbounded(function, data, boxes, self.order, row, self._names)
 
 
 def _total(c: Array, rows: np.ndarray) -> float:
@@ -344,6 +377,17 @@ class _Trial:
                 best = np.minimum(best, most / self._owner.typical_move_size)
             self._totals[key] = float(best.mean()) * self._function.n_rows
         return self._totals[key]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of trial rows."""
+        return self._data.rows.size
+
+    def unbounded(self, radius: float) -> np.ndarray:
+        """Trial rows without a bound over a region, numbered within their term."""
+        pair = self._owner.kind.bounds(self._function, self._data, self._place, radius, self.whole)
+        best = np.broadcast_to(np.fmin(*pair), self._data.rows.shape)
+        return self._data.rows[~np.isfinite(best)]
 
     def pieces(self, radius: float) -> tuple[int, ...]:
         """Best number of pieces of each linear predictor's interval."""

@@ -135,7 +135,9 @@ class _RowBounds:
     def __init__(self, target: Target, found: GroupedReference) -> None:
         functions = self._functions = target.known_functions
         self._found, self._rows = found, target.element_rows
-        self._support = target.factorization.lower, target.factorization.upper
+        parts = target.factorization
+        self._support = parts.lower, parts.upper
+        self._names = [parts.name_at(k) for k in range(parts.size)]
         self._starts = np.concatenate([[0], np.cumsum([f.n_rows for f in functions])])
         effects = target.elements
         readings = [factor.readings for factor in (*effects.factors, *effects.chosen)]
@@ -209,7 +211,7 @@ class _RowBounds:
             if not np.isfinite(whole).all():
                 row = int(data.rows[np.flatnonzero(~np.isfinite(whole))[0]])
                 one = RowData(function, np.array([row]))
-                raise explain_unbounded(function, one, boxes, 3, row)
+                raise explain_unbounded(function, one, boxes, 3, row, self._names)
             for a in index:
                 units[a] = np.maximum(units[a], np.cbrt(whole))
         units = np.divide(units, typical, out=np.zeros_like(units), where=typical > 0.0)

@@ -20,12 +20,17 @@ class RowPass:
     """Computation of enclosures for every row of a model's terms, in chunks, on all cores.
 
     The reference has centre, metric, order and temperature; boxes are cut to the `support`, lower
-    and upper ends of the coordinates, shapes (d,).
+    and upper ends of the coordinates, shapes (d,). Errors name coordinates by `names`, if given.
     """
 
     def __init__(
-        self, functions: Sequence[RowFunction], reference: Reference, support: tuple[Array, Array]
+        self,
+        functions: Sequence[RowFunction],
+        reference: Reference,
+        support: tuple[Array, Array],
+        names: Sequence[str] = (),
     ) -> None:
+        self._names = names
         self._functions, self._reference, self._support = functions, reference, support
 
     def geometry(

@@ -4,17 +4,21 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from pytensor.scalar import basic as scalar
+from pytensor.scalar.math import Log1mexp
 
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expressions.graph import Apply, Expr
+from pymc_minibatch_mh.expressions.graph import Apply, Argument, Expr
 from pymc_minibatch_mh.expressions.patterns import (
+    LogBetweenTails,
     is_a,
     is_impossible,
     operands_first,
     subexpressions,
+    sum_parts,
 )
 from pymc_minibatch_mh.functions.interval import Interval
+from pymc_minibatch_mh.structure.predictors import read_coordinates
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Advice about a condition on parameters in the model, such as a change point.
@@ -36,12 +40,22 @@ CHECKED = (
 
 
 def explain_unbounded(
-    function: RowFunction, data: RowData, boxes: Sequence[Interval], order: int, row: int
+    function: RowFunction,
+    data: RowData,
+    boxes: Sequence[Interval],
+    order: int,
+    row: int,
+    names: Sequence[str] = (),
 ) -> BoundsError:
-    """Error about the first operation with unbounded derivatives in a row."""
+    """Error about the first operation with unbounded derivatives in a row.
+
+    `names` are those of all coordinates.
+    """
     jets = Jets(data, boxes, order)
     culprit = first_unbounded(function.root, lambda expr: are_bounded(jets.of(expr).values()))
     lower = _lower_order(function, data, boxes, order)
+    if culprit is not None and _is_between(culprit):
+        return _overlap_error(function, culprit, lower, row, names)
     smooth = ""
     if culprit is not None and _is_condition(culprit):
         smooth = _about_condition(function, culprit)
@@ -51,6 +65,31 @@ def explain_unbounded(
         f"or a singularity. {smooth}Use BarkerMinibatchMH() or PenaltyMH(), which need no "
         f"bounds,{lower} or pass bounds=Bounds(...)."
     )
+
+
+def _overlap_error(
+    function: RowFunction, culprit: Apply, lower: str, row: int, names: Sequence[str]
+) -> BoundsError:
+    """Error about the probability between two ends, which may be zero in the region."""
+    numbers = {x.number for x in subexpressions(culprit) if isinstance(x, Argument)}
+    forms = [function.arguments[k] for k in sorted(numbers)]
+    unknowns = dict.fromkeys(names[k] for k in sorted(read_coordinates(forms))) if names else ()
+    listed = join_words(map(repr, unknowns))
+    ends = f", which depend on {listed}," if unknowns else ""
+    return BoundsError(
+        f"{function.name!r} has no proved bound: in row {row} the logarithm of the probability "
+        f"between two ends{ends} is unbounded over the trust region, because enclosures of the "
+        "cumulative probabilities at both ends overlap there: posterior standard deviations are "
+        "not small beside the distance of the ends. Use fewer of these unknowns with more "
+        "observations each, such as ends that groups share, use pm.NUTS(), BarkerMinibatchMH() or "
+        f"PenaltyMH(), which need no bounds,{lower} or pass bounds=Bounds(...)."
+    )
+
+
+def join_words(words: Iterable[str]) -> str:
+    """Words in a sentence, such as "a, b and c"."""
+    *others, last = [*words] or [""]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _lower_order(
@@ -65,9 +104,16 @@ def _lower_order(
 
 
 def first_unbounded(root: Expr, is_bounded: Callable[[Expr], bool]) -> Apply | None:
-    """First operation that is unbounded although its operands are bounded."""
+    """First operation that is unbounded although its operands are bounded.
+
+    A probability between two ends has two formulas, one of which may be unbounded.
+    """
+    between = [x for x in _operations_on_parameters(root) if is_a(x, LogBetweenTails)]
+    formulas = {x for each in between for x in subexpressions(each)} - {*between}
     for expr in _operations_on_parameters(root):
-        parts = (part for part in expr.inputs if not part.is_data)
+        if expr in formulas:
+            continue
+        parts = () if expr in between else (part for part in expr.inputs if not part.is_data)
         if all(map(is_bounded, parts)) and not is_bounded(expr):
             return expr
     return None
@@ -82,6 +128,8 @@ def words_of_operation(culprit: Apply | None) -> str:
     """Name of an operation in messages."""
     if culprit is None:
         return "the log-likelihood"
+    if _is_between(culprit):
+        return "the logarithm of the probability between two ends"
     if _is_condition(culprit):
         return "a condition on the parameters"
     return repr(type(culprit.op).__name__.lower())
@@ -89,7 +137,14 @@ def words_of_operation(culprit: Apply | None) -> str:
 
 def _is_condition(culprit: Apply | None) -> bool:
     conditions = scalar.Switch | scalar.LogicalComparison
-    return culprit is not None and isinstance(culprit.op, conditions)
+    return culprit is not None and isinstance(culprit.op, conditions) and not _is_between(culprit)
+
+
+def _is_between(culprit: Apply) -> bool:
+    """Whether an operation is the logarithm of the probability between two ends."""
+    if not isinstance(culprit.op, Log1mexp):
+        return isinstance(culprit.op, LogBetweenTails)
+    return sum(not x.is_data for x in sum_parts(culprit.inputs[0])) > 1
 
 
 def _about_condition(function: RowFunction, condition: Apply) -> str:

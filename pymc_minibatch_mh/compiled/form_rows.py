@@ -273,6 +273,10 @@ class FormRows:
             return StoredFormRows(self, source)
         return PlacedFormRows(self, source)
 
+    def slope_exprs(self, k: int) -> Sequence[Expr]:
+        """Value, gradient and Hessian of a term as expressions."""
+        return self._slopes[k] or partial_derivatives(self.functions[k], (0, 1, 2))
+
     def differences(self, taylor_order: int) -> list[FunctionAt]:
         """Compile changes of Taylor remainders, with rounding errors (``mh_row_function``)."""
         return self._compile(

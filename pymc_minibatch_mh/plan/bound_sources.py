@@ -35,6 +35,14 @@ def functions_of(target: Target | CompiledModel) -> list[RowFunction]:
     return functions
 
 
+def bounds_pass_of(target: Target, reference: Reference) -> BoundsPass:
+    """Computation of the bounds of all rows around a centre, where the rows are stored."""
+    kind = BoundsPass if target.source.in_memory else BlockBounds
+    parts = target.factorization
+    names = [parts.name_at(k) for k in range(parts.size)]
+    return kind(functions_of(target), reference, support_of(target), names)
+
+
 class BoundSource(ABC):
     """Source of the bounds of all rows, with the check of rows against them."""
 
@@ -82,11 +90,7 @@ class DerivedBounds(BoundSource):
 
     def tables(self, target: Target, reference: Reference) -> AnyTables:
         """Bounds by interval arithmetic, of single rows in memory or of blocks of stored rows."""
-        functions, support = functions_of(target), support_of(target)
-        if target.source.in_memory:
-            found: AnyTables = BoundsPass(functions, reference, support).tables()
-        else:
-            found = BlockBounds(functions, reference, support).tables()
+        found: AnyTables = bounds_pass_of(target, reference).tables()
         return (
             found if isinstance(found, BlockTables) else with_heavy_rows(target, reference, found)
         )

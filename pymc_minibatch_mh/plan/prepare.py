@@ -1,7 +1,7 @@
 """Models that steps in a process share: graphs, compiled functions, sums over the rows."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
@@ -22,7 +22,7 @@ from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.model.weights import Weights, term_weights
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
-from pymc_minibatch_mh.plan.bound_sources import functions_of, support_of
+from pymc_minibatch_mh.plan.bound_sources import bounds_pass_of, functions_of, support_of
 from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.file import read
 from pymc_minibatch_mh.plan.groups import integrated_plan
@@ -37,8 +37,10 @@ from pymc_minibatch_mh.plan.plan import (
     require_same_again,
 )
 from pymc_minibatch_mh.reference.arrow_search import find_grouped
+from pymc_minibatch_mh.reference.few_rows import n_slopes, reference_of_few
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reference.third_order import with_cubic_terms
+from pymc_minibatch_mh.reparametrize.inverse_shape import shape_variables
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.reparametrize.zero_sum import in_differences
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
@@ -51,6 +53,8 @@ _log = logging.getLogger("pymc")
 WORTH_THIRD_ORDER, MAX_SHARE_AT_THIRD_ORDER = 500.0, 0.75
 #: Number of observations evaluated first, to reject a start of zero density quickly.
 START_ROWS = 100_000
+#: Minimum number of operations in the first two derivatives of rows for a trial of their bounds.
+WORTH_A_TRIAL = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +191,23 @@ def _expand_around_mode(target: Target, model: pm.Model, start: np.ndarray) -> P
     return found
 
 
+def require_bounds_of_few(target: Target, start: np.ndarray) -> None:
+    """Raise BoundsError, before rows are compiled, if very many of a few have no bound.
+
+    Short functions are compiled in seconds, and logarithms of shapes may be replaced by coordinates
+    in which rows have bounds.
+    """
+    functions, parts = functions_of(target), target.factorization
+    ruled_out = target.covariance is not None or target.taylor_order == 0 or parts.boundary
+    if ruled_out or shape_variables(parts) or not target.source.in_memory:
+        return
+    if any(function.states for function in functions) or n_slopes(target) < WORTH_A_TRIAL:
+        return
+    reference = reference_of_few(target, start)
+    if reference is not None:
+        bounds_pass_of(target, reference).require_bounds_in_trial()
+
+
 def _in_best_order(target: Target, reference: Reference) -> tuple[Target, Reference]:
     """Control variates of order 3 instead of 2, if a forecast of many candidates falls by that."""
     functions, support = functions_of(target), support_of(target)
@@ -272,10 +293,12 @@ def read_model(
     requirements: Requirements,
     *,
     linear: bool = True,
+    try_bounds: Callable[["SharedModel"], None] | None = None,
 ) -> SharedModel:
     """Read a model for a step that updates `vars`, starting at `point`, or reuse an equal request.
 
-    `linear` allows coordinates in which observations are linear.
+    `linear` allows coordinates in which observations are linear. `try_bounds` raises BoundsError
+    before a new model is compiled.
 
     UnsupportedModelError if rows cannot be proven to be independent given the parameters;
     BoundsError if their graph has no bounds as a method requires; SettingError if settings do not
@@ -290,6 +313,8 @@ def read_model(
         _known[model] = found
     require_possible(found.compiled, requirements)
     if not found.chosen:
+        if try_bounds is not None:
+            try_bounds(found)
         found.compiled, found.chosen = choose_parametrization(found.compiled, point), True
     return found
 

@@ -265,20 +265,23 @@ def _step_to_mean(
         return None
     position = here.position + shift
     likelihood = full_data.likelihood(position, hessian=True)
-    precision = _precision_at(full_data, here, position, likelihood, inverse_temperature)
+    precision = precision_at(full_data, here, position, likelihood, inverse_temperature)
     if precision is None or np.linalg.eigvalsh(precision)[0] <= 0.0:
         return None
     return Mode(position, precision, likelihood, marginal=here.marginal)
 
 
-def _precision_at(
+def precision_at(
     full_data: FullData,
     here: Mode,
     position: np.ndarray,
     likelihood: Derivatives,
     inverse_temperature: float,
 ) -> np.ndarray | None:
-    """Precision at a position, defined as in `here`; None unless finite."""
+    """Precision at a position, defined as in `here`; None unless finite.
+
+    Derivatives of the likelihood are multiplied by the inverse temperature.
+    """
     hessian = inverse_temperature * likelihood.hessian
     if not here.marginal:
         precision = -hessian - full_data.prior(position, hessian=True).hessian

@@ -220,7 +220,7 @@ class Target:
             return find_smoothed(density, start, rng, jumping)
 
         def search(pinned: Density, near: np.ndarray) -> Mode:
-            return self._search_mode(near, near, rng, tolerance, pinned)
+            return self.search_mode(near, near, rng, tolerance, pinned)
 
         return find_between_jumps(search, density, start, jumping)
 
@@ -248,11 +248,11 @@ class Target:
         """Mode near `start`, also of a density with boundaries."""
         ends = self.factorization.boundary
         if not ends:
-            return self._search_mode(start, start, rng, tolerance)
-        mode = self._search_mode(start, with_logs(start, ends), rng, tolerance)
+            return self.search_mode(start, start, rng, tolerance)
+        mode = self.search_mode(start, with_logs(start, ends), rng, tolerance)
         return mode_without_logs(self.full_data, mode, ends, self.inverse_temperature)
 
-    def _search_mode(
+    def search_mode(
         self,
         near: np.ndarray,
         start: np.ndarray,
@@ -260,7 +260,7 @@ class Target:
         tolerance: float,
         density: Density | None = None,
     ) -> Mode:
-        """Mode by a search from `start`: position `near` in the coordinates of the search."""
+        """Mode by a search from `start`: `near` in the coordinates of the search."""
         arguments = density or self.density_of(self._searched), start, rng
         if self.taylor_order == 0:
             try:

@@ -4,7 +4,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from inspect import Signature
 from os import PathLike
@@ -209,9 +209,9 @@ class MinibatchStep(BlockedStep):
         model = resolve_model(settings.model)
         self.vars = step_variables(model, settings.vars)
         point = settings.point_of(model)
-        read = read_model(
-            model, self.vars, point, settings, needs, linear=settings.linear_for(method)
-        )
+        trial = partial(settings.try_bounds, method, point)
+        linear = settings.linear_for(method)
+        read = read_model(model, self.vars, point, settings, needs, linear=linear, try_bounds=trial)
         target = settings.target_of(read, point)
         report.log_preparation(name, target, model, point, settings.model)
         start, moves = target.factorization.ravel(point), settings.moves_for(method, target)

@@ -7,7 +7,12 @@ import pytest
 from scipy.integrate import trapezoid
 
 from pymc_minibatch_mh import ConfidenceMH, TunaMH, sample
-from pymc_minibatch_mh.bounds.bounds_pass import MOST_UNBOUNDED, BoundsPass, _Bounded
+from pymc_minibatch_mh.bounds.bounds_pass import (
+    MOST_UNBOUNDED,
+    MOST_UNBOUNDED_IN_TRIAL,
+    BoundsPass,
+    _Bounded,
+)
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.bound_tables import TOTAL
@@ -93,6 +98,17 @@ def test_many_rows_without_a_bound_are_refused():
     assert around_zero(poles(apart(np.full(few, 0.001)))).tables().heavy.size == few
     with pytest.raises(BoundsError, match="'x' has no proved bound: in row 0"):
         around_zero(poles(apart(np.full(few + 1, 0.001)))).tables()
+
+
+@pytest.mark.parametrize("extra", [-8, 8])
+def test_a_trial_refuses_more_rows_without_a_bound_than_chance(extra):
+    many = int(MOST_UNBOUNDED_IN_TRIAL * ROWS) + extra
+    passes = around_zero(poles(apart(np.full(many, 0.001))))
+    if extra < 0:
+        passes.require_bounds_in_trial()
+        return
+    with pytest.raises(BoundsError, match="'x' has no proved bound: in row 0"):
+        passes.require_bounds_in_trial()
 
 
 def test_regions_are_worth_their_rows_or_not():

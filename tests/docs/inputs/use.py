@@ -8,8 +8,9 @@ import pymc as pm
 
 from docs.inputs.case import Section, build_on
 from helpers.models import poisson
+from helpers.without_bounds import marks_of_raters
 from helpers.zoo import sample
-from pymc_minibatch_mh import PenaltyMH
+from pymc_minibatch_mh import PenaltyMH, TunaMH
 from steps.editable import EDITS, Editable, edited
 
 files = Section("Files of prepared steps")
@@ -91,6 +92,10 @@ def on_discrete_rows():
     pm.Normal("y", level[k], observed=np.zeros(1_000))
 
 
+models.gives(
+    "TunaMH() of marks by raters with thresholds of their own",
+    lambda g: TunaMH(model=marks_of_raters()),
+)
 models.gives(
     "TunaMH() where rows depend on a discrete variable",
     lambda g: build_on(on_discrete_rows, "TunaMH"),

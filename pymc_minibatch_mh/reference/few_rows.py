@@ -1,0 +1,131 @@
+"""Derivatives of a few rows by NumPy, and the expansion around their mode.
+
+Compiling long row functions takes a minute, and a model without bounds does not need them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pymc_minibatch_mh.compiled.differences import partial_derivatives
+from pymc_minibatch_mh.compiled.form_rows import FormRows, count_operations
+from pymc_minibatch_mh.compiled.prior import Prior
+from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.errors import BoundsError, ModeError
+from pymc_minibatch_mh.expressions.graph import Argument, Expr
+from pymc_minibatch_mh.expressions.patterns import evaluate_exprs, operands_first
+from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
+from pymc_minibatch_mh.reference.marginal import precision_at
+from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, reference_at
+from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
+
+#: Number of rows, evenly spaced over all terms, and seed of the search for their mode.
+FEW_ROWS, SEED = 1_024, 11
+
+
+class TermOfFew:
+    """Rows of a term, with expressions of value, gradient and Hessian in its linear predictors."""
+
+    def __init__(
+        self, function: RowFunction, slopes: Sequence[Expr], rows: np.ndarray, size: int
+    ) -> None:
+        data, self._slopes, self._n = RowData(function, rows), slopes, rows.size
+        order = list(operands_first(slopes))
+        self._data: dict[Expr, Any] = {x: data.value(x) for x in order if x.is_data}
+        self._arguments = [x for x in order if isinstance(x, Argument)]
+        self._order = [x for x in order if not (x.is_data or isinstance(x, Argument))]
+        lines = [data.coefficients(form, size) for form in function.arguments]
+        #: Gradients of linear predictors, shape (n, m, d).
+        self._lines = np.stack([np.broadcast_to(x, (rows.size, size)) for x in lines], axis=1)
+
+    def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Value, gradient and Hessian of the summed log-likelihood of these rows."""
+        predictors, m = self._lines @ theta, self._lines.shape[1]
+        values = self._data | {x: predictors[:, x.number] for x in self._arguments}
+        with np.errstate(all="ignore"):
+            evaluate_exprs(self._order, values)
+            slopes = np.array([np.broadcast_to(values[x], self._n) for x in self._slopes])
+            bends, pairs = np.empty((self._n, m, m)), np.triu_indices(m)
+            bends[:, pairs[0], pairs[1]] = bends[:, pairs[1], pairs[0]] = slopes[1 + m :].T
+            gradient = np.einsum("an,nad->d", slopes[1 : 1 + m], self._lines)
+            flat = self._lines.reshape(-1, theta.size)
+            hessian = flat.T @ (bends @ self._lines).reshape(-1, theta.size)
+        return float(slopes[0].sum()), gradient, hessian
+
+
+class FewRows(FullData):
+    """Evaluations of a few rows of a model, and of its prior, without compiled rows."""
+
+    cheap_hessian = True
+
+    def __init__(self, terms: Sequence[TermOfFew], n_rows: int, prior: Prior, source: ArrayRows):
+        self._terms, self.n_rows, self._prior, self._source = terms, n_rows, prior, source
+
+    @classmethod
+    def spread(cls, target: Target, functions: Sequence[RowFunction]) -> "FewRows":
+        """Evenly spaced rows of all terms."""
+        size, total, terms, count = target.factorization.size, target.source.n_rows, [], 0
+        for k, function in enumerate(functions):
+            share = max(1, int(FEW_ROWS * function.n_rows / total))
+            rows = np.unique(np.linspace(0, function.n_rows - 1, share).astype(np.int64))
+            terms.append(TermOfFew(function, slopes_of_term(target, k, function), rows, size))
+            count += rows.size
+        return cls(terms, count, target.compiled.prior, target.source)
+
+    def likelihood(
+        self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
+    ) -> Derivatives:
+        """Derivatives of the summed log-likelihood of these rows."""
+        value, gradient, products = 0.0, np.zeros(theta.size), np.zeros((theta.size, theta.size))
+        for term in self._terms:
+            more = term.derivatives(theta)
+            value, gradient, products = value + more[0], gradient + more[1], products + more[2]
+        return Derivatives(value, gradient, products if hessian else np.empty((0, 0)))
+
+    def undefined_at(self, theta: np.ndarray) -> str:
+        """Nothing: a search over few rows ends without a message to users."""
+        return ""
+
+
+def slopes_of_term(target: Target, k: int, function: RowFunction) -> Sequence[Expr]:
+    """Value, gradient and Hessian of a term in its linear predictors."""
+    rows = target.compiled.rows
+    return (
+        rows.slope_exprs(k)
+        if isinstance(rows, FormRows)
+        else partial_derivatives(function, (0, 1, 2))
+    )
+
+
+def n_slopes(target: Target) -> int:
+    """Number of operations in value, gradient and Hessian of rows of all terms."""
+    functions = target.row_functions
+    if isinstance(functions, BoundsError):
+        return 0
+    return sum(count_operations(slopes_of_term(target, k, f)) for k, f in enumerate(functions))
+
+
+def reference_of_few(target: Target, start: np.ndarray) -> Reference | None:
+    """Expansion around the mode of a few rows, in the metric of all; None if it is not found."""
+    functions = target.row_functions
+    if isinstance(functions, BoundsError):
+        return None
+    few = FewRows.spread(target, functions)
+    try:
+        rng, density = np.random.default_rng(SEED), target.density_of(few)
+        mode = target.search_mode(start, start, rng, COARSE_TOLERANCE, density)
+    except ModeError:
+        return None
+    beta = target.inverse_temperature
+    likelihood = few.likelihood(mode.position, hessian=True)
+    weight = beta * target.source.n_rows / few.n_rows
+    precision = precision_at(few, mode, mode.position, likelihood, weight)
+    if precision is None or not np.isfinite(precision).all():
+        return None
+    if np.linalg.eigvalsh(precision)[0] <= 0.0:
+        return None
+    return reference_at(replace(mode, precision=precision), target.taylor_order, beta)
