@@ -65,23 +65,24 @@ def tangents_around(target: GroupTarget, reference: Reference) -> EffectTangents
     """Tangents at a reference; None if they do not lie above all densities, or are too many."""
     rows, centre = target.group_rows, in_scales(target, reference.centre)
     layout, n_points = rows.layout, DISTANCES.size
-    size = 8 * layout.n_groups * n_points * (3 + centre.size)
+    n_groups = layout.groups.n_groups
+    size = 8 * n_groups * n_points * (3 + centre.size)
     several = len(layout.groups.effects) > 1 or any(len(f.arguments) > 1 for f in layout.functions)
     if several or size > MAX_BYTES or not is_log_concave(target):
         return None
     mean, factor = effect_moments(rows, reference.centre)
-    points = mean + factor[:, :, 0] * DISTANCES
+    points = (mean + factor[:, :, 0] * DISTANCES)[:n_groups]
     values, slopes = np.empty(points.shape), np.empty(points.shape)
     gradients = np.empty((*points.shape, centre.size))
     at_points = rows.at_nodes(Nodes(points[:, None], np.zeros(points.shape)))
 
     def compute(first: int) -> None:
-        some = slice(first, min(first + GROUPS_IN_TASK, layout.n_groups))
+        some = slice(first, min(first + GROUPS_IN_TASK, n_groups))
         part, *numbers = at_points.part(first, some.stop)
         room = values[some], gradients[some], slopes[some]
         function("mh_tangents_at_nodes")(part.record_of_scales(), centre, *numbers, *room)
 
-    list(on_all_cores(compute, range(0, layout.n_groups, GROUPS_IN_TASK)))
+    list(on_all_cores(compute, range(0, n_groups, GROUPS_IN_TASK)))
     return EffectTangents(points, values, slopes, gradients, centre)
 
 

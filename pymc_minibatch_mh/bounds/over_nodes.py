@@ -281,7 +281,9 @@ class NodeBoundsPass:
         """Bounds of |r| of a range of groups in the balls of a region, shape (radii, groups)."""
         layout, n_nodes = rows.layout, rows.nodes.z.shape[2]
         counts = layout.starts[:, last] - layout.starts[:, first]
-        widths = [len(f.arguments) * n_nodes for f in layout.functions]
+        # Rows of large groups are evaluated at one node.
+        times = [n_nodes if k < layout.n_integrated else 1 for k in range(len(counts))]
+        widths = [len(f.arguments) * n for f, n in zip(layout.functions, times, strict=True)]
         begins = np.cumsum([0, *(n * width for n, width in zip(counts, widths, strict=True))])
         values, norms = np.empty(begins[-1]), np.empty(begins[-1])
         # Bounds hold in scales themselves, in which predictors are linear.
@@ -296,7 +298,7 @@ class NodeBoundsPass:
                 m = len(term.arguments)
                 some = values[part].reshape(-1, m), norms[part].reshape(-1, m)
                 for r, radius in enumerate(region.radii[-region.n_kinds :]):
-                    weighted = _weights_of(term, np.repeat(numbers, n_nodes), *some, radius)
+                    weighted = _weights_of(term, np.repeat(numbers, times[k]), *some, radius)
                     weights[r, :, part] = weighted.reshape(KINDS, -1)
         suprema = np.empty((region.n_kinds, KINDS, last - first, n_nodes))
         n_weights = region.n_kinds * KINDS

@@ -58,6 +58,7 @@ class GroupRecord(NamedTuple):
     order: int
     n_terms: int
     n_nodes: int
+    n_integrated: int
     n_effects: int
     terms: LaidOut
     rows: np.ndarray
@@ -143,6 +144,17 @@ class GroupLayout:
         return int(self.starts[-1, -1])
 
     @property
+    def n_integrated(self) -> int:
+        """Number of terms whose rows read effects that are integrated out: those of the groups."""
+        groups = self.groups
+        return len(self.functions) // (2 if groups.n_groups < groups.counts.shape[1] else 1)
+
+    def n_evaluations(self, n_nodes: int) -> int:
+        """Number of rows times nodes: rows of large groups are evaluated once."""
+        rows = self.starts[:, -1] - self.starts[:, 0]
+        return int(rows[: self.n_integrated].sum() * n_nodes + rows[self.n_integrated :].sum())
+
+    @property
     def is_stored(self) -> bool:
         """Whether rows are in storage, in the order of their groups."""
         return any(function.is_stored for function in self.functions)
@@ -166,8 +178,9 @@ class GroupLayout:
     def record(self, nodes: Nodes, terms: LaidOut, order: int) -> GroupRecord:
         """C record with some nodes, and with terms that have compiled functions."""
         return GroupRecord(
-            self.size, order, len(self.functions), nodes.z.shape[2], nodes.z.shape[1], terms,
-            self.rows, self.starts, *nodes, self.location, self.offsets, self.scales,
+            self.size, order, len(self.functions), nodes.z.shape[2], self.n_integrated,
+            nodes.z.shape[1], terms, self.rows, self.starts, *nodes, self.location, self.offsets,
+            self.scales,
         )  # fmt: skip
 
 
@@ -241,7 +254,7 @@ class GroupRows:
     def evaluations(self) -> float:
         """Mean number of a group's rows times nodes."""
         layout = self.layout
-        return max(layout.n_rows / layout.n_groups, 1.0) * self.nodes.z.shape[2]
+        return max(layout.n_evaluations(self.nodes.z.shape[2]) / layout.n_groups, 1.0)
 
     def at_nodes(self, nodes: Nodes) -> "GroupRows":
         """The same groups and compiled functions, at other nodes."""

@@ -131,7 +131,7 @@ static void mirror_hessians(const node_sums *sums)
         for (int64_t e = 0; e < sums->groups->n_scales; e++) {
             const mh_scale *at = sums->groups->scales + e;
             const double bend = sums->bends[at->row * n + q] * sums->scales[e].second *
-                                sums->nodes[at->column * n + q];
+                                sums->nodes[at->column * sums->groups->n_nodes + q];
             add_square(line_of_scale(sums, e), bend, size, hessian);
         }
         for (int64_t j = 0; j < size; j++)
@@ -194,10 +194,11 @@ static mh_status room_for_nodes(const mh_groups *groups, const double *factor, i
 static void place_nodes(node_sums *sums, int64_t g, const double *theta)
 {
     const mh_groups *groups = sums->groups;
-    const int64_t size = groups->size, n = groups->n_nodes, n_effects = groups->n_effects;
+    const int64_t size = groups->size, n = mh_nodes_of(groups, g), n_effects = groups->n_effects;
+    sums->out->n_nodes = n;
     mh_fill(sums->vectors, (1 + n_effects) * sums->width, 0.0);
     mh_copy_to(sums->vectors, theta, size);
-    sums->nodes = groups->nodes + g * n_effects * n;
+    sums->nodes = groups->nodes + g * n_effects * groups->n_nodes;
     mh_effects_at(groups, g, theta, sums->effects);
     for (int64_t k = 0; k < n_effects; k++) {
         sums->vectors[(1 + k) * sums->width + size + k] = 1.0;
@@ -209,7 +210,7 @@ static void place_nodes(node_sums *sums, int64_t g, const double *theta)
         sums->scales[e] = mh_scale_at(at, theta[at->coordinate]);
         for (int64_t q = 0; q < n; q++)
             mh_add_times(sums->turns + (at->row * n + q) * size,
-                         sums->scales[e].first * sums->nodes[at->column * n + q],
+                         sums->scales[e].first * sums->nodes[at->column * groups->n_nodes + q],
                          line_of_scale(sums, e), size);
     }
 }
@@ -220,9 +221,9 @@ static mh_status sum_nodes(node_sums *sums, int64_t g, const double *theta, int6
 {
     const mh_groups *groups = sums->groups;
     mh_nodes *out = sums->out;
-    const int64_t size = groups->size, n = groups->n_nodes;
     place_nodes(sums, g, theta);
-    mh_copy_to(out->values, groups->log_weights + g * n, n);
+    const int64_t size = groups->size, n = out->n_nodes;
+    mh_write_weights(groups, g, out->values);
     mh_fill(sums->bends, groups->n_effects * n, 0.0);
     mh_fill(out->gradients, n * size, 0.0);
     mh_fill(out->hessians, orders > 1 ? n * size * size : 0, 0.0);
@@ -285,9 +286,13 @@ mh_status mh_values_of_nodes(const mh_groups *groups, const double *theta,
     mh_nodes nodes;
     node_sums room;
     MH_TRY(room_for_nodes(groups, NULL, 0, &room, &nodes, scratch));
-    for (int64_t i = 0; i < n; i++, values += nodes.n_nodes) {
+    for (int64_t i = 0; i < n; i++, values += groups->n_nodes) {
+        const double *log_weights = groups->log_weights + numbers[i] * groups->n_nodes;
         MH_TRY(sum_nodes(&room, numbers[i], theta, 0, scratch));
-        mh_copy_to(values, nodes.values, nodes.n_nodes);
+        for (int64_t q = 0; q < groups->n_nodes; q++)
+            values[q] = q < nodes.n_nodes ? nodes.values[q] : nodes.values[0] + log_weights[q];
+        if (nodes.n_nodes < groups->n_nodes)
+            values[0] += log_weights[0];
     }
     return MH_OK;
 }
@@ -337,7 +342,7 @@ static void visit_entries(mh_row_block *block, void *state)
                 const double *along = sums->along + a * size;
                 for (int64_t k = 0; k < to->n_kinds; k++)
                     add_square(along, to->weights[k * to->n_entries + *next], size,
-                               to->matrices + (k * block->n_nodes + q) * size * size);
+                               to->matrices + (k * sums->groups->n_nodes + q) * size * size);
                 if (to->n_kinds > 0)
                     continue;
                 to->values[*next] = line[a];
@@ -555,16 +560,16 @@ typedef struct group_bounds {
     double *third, *fourth;            /* in the balls, (n_radii,) */
 } group_bounds;
 
-/* Bound the derivatives of a group in all balls; `suprema`: (n_kinds, 4, count, n_nodes). */
+/* Bound the derivatives of a group in all balls; `suprema`: (n_kinds, 4, each), of this group on. */
 static mh_status bound_in_balls(const mh_nodes *nodes, const double *log_weights,
-                                const double *suprema, int64_t count, group_bounds *out,
+                                const double *suprema, int64_t each, group_bounds *out,
                                 mh_arena *scratch)
 {
     const mh_region *region = out->region;
-    const int64_t n = nodes->n_nodes, skipped = region->n_radii - region->n_kinds;
+    const int64_t skipped = region->n_radii - region->n_kinds;
     for (int64_t r = skipped; r < region->n_radii; r++) {
-        const double *at = suprema + (r - skipped) * 4 * count * n;
-        const mh_suprema over = {at, at + count * n, at + 2 * count * n, at + 3 * count * n};
+        const double *at = suprema + (r - skipped) * 4 * each;
+        const mh_suprema over = {at, at + each, at + 2 * each, at + 3 * each};
         MH_TRY(mh_bound_over_nodes(nodes, &over, region->radii[r], out->third + r,
                                    out->fourth + r, scratch));
         if (may_appear(nodes, log_weights, &over))
@@ -630,6 +635,7 @@ mh_status mh_bound_groups(const mh_groups *groups, int64_t first, int64_t last,
     const int64_t n = groups->n_nodes, size = groups->size, count = last - first;
     MH_VECTOR(double, tensor, scratch, size * size * size);
     MH_VECTOR(double, derivatives, scratch, 2 * region->n_radii);
+    MH_VECTOR(double, log_weights, scratch, n);
     group_bounds at = {region, 0.0, 0.0, 0.0, 0.0, derivatives, derivatives + region->n_radii};
     MH_TRY(room_for_nodes(groups, factor, 3, &room, &nodes, scratch));
     if (own)
@@ -637,8 +643,8 @@ mh_status mh_bound_groups(const mh_groups *groups, int64_t first, int64_t last,
     for (int64_t g = 0; g < count; g++) {
         MH_TRY(sum_nodes(&room, first + g, theta, 3, scratch));
         MH_TRY(mh_tensor_of_nodes(&nodes, tensor, scratch));
-        MH_TRY(bound_in_balls(&nodes, groups->log_weights + (first + g) * n, suprema + g * n, count,
-                              &at, scratch));
+        mh_write_weights(groups, first + g, log_weights);
+        MH_TRY(bound_in_balls(&nodes, log_weights, suprema + g * n, count * n, &at, scratch));
         if (own) {
             MH_TRY(know_position(&p, first + g, &nodes, tensor, &at, scratch));
             add_control(&p, &at);

@@ -13,10 +13,29 @@
 /* Number of evaluations, rows times nodes, in a block of rows. */
 enum { EVALUATIONS = 2048 };
 
-static mh_status room_for_block(const mh_groups *groups, const mh_term *term, int64_t n_vectors,
-                                int64_t n, mh_row_block *out, mh_arena *scratch)
+int64_t mh_nodes_of(const mh_groups *groups, int64_t g)
 {
-    const int64_t m = term->n_arguments, n_nodes = groups->n_nodes;
+    for (int64_t k = groups->n_integrated; k < groups->n_terms; k++) {
+        const int64_t *starts = groups->starts + k * (groups->n_groups + 1);
+        if (starts[g + 1] > starts[g])
+            return 1;
+    }
+    return groups->n_nodes;
+}
+
+void mh_write_weights(const mh_groups *groups, int64_t g, double *log_weights)
+{
+    const int64_t n = mh_nodes_of(groups, g);
+    if (n == groups->n_nodes)
+        mh_copy_to(log_weights, groups->log_weights + g * n, n);
+    else
+        mh_fill(log_weights, n, 0.0);
+}
+
+static mh_status room_for_block(const mh_groups *groups, const mh_term *term, int64_t n_nodes,
+                                int64_t n_vectors, int64_t n, mh_row_block *out, mh_arena *scratch)
+{
+    const int64_t m = term->n_arguments;
     const int64_t most = mh_min(mh_max(EVALUATIONS / n_nodes, 1), n), count = most * n_nodes;
     const int64_t n_outputs = mh_max(1 + m + m * (m + 1) / 2, m * (m + 1) * (m + 2) / 6);
     *out = (mh_row_block){.term = term, .most = most, .n_vectors = n_vectors, .n_nodes = n_nodes,
@@ -31,6 +50,7 @@ static mh_status room_for_block(const mh_groups *groups, const mh_term *term, in
 mh_status mh_visit_group(const mh_groups *groups, int64_t g, const double *vectors,
                          int64_t n_vectors, mh_visit visit, void *state, mh_arena *scratch)
 {
+    const int64_t n_nodes = mh_nodes_of(groups, g);
     for (int64_t k = 0; k < groups->n_terms; k++) {
         const int64_t *starts = groups->starts + k * (groups->n_groups + 1);
         const int64_t n = starts[g + 1] - starts[g];
@@ -38,7 +58,7 @@ mh_status mh_visit_group(const mh_groups *groups, int64_t g, const double *vecto
         mh_row_block block;
         if (n == 0)
             continue;
-        MH_TRY(room_for_block(groups, groups->terms + k, n_vectors, n, &block, scratch));
+        MH_TRY(room_for_block(groups, groups->terms + k, n_nodes, n_vectors, n, &block, scratch));
         for (int64_t start = 0; start < n; start += block.most) {
             block.n = mh_min(block.most, n - start);
             mh_read_rows(block.term, groups->rows + starts[g] + start, block.n, vectors, n_vectors,
@@ -93,8 +113,8 @@ mh_scale_value mh_scale_at(const mh_scale *scale, double x)
 
 void mh_effects_at(const mh_groups *groups, int64_t g, const double *theta, double *effects)
 {
-    const int64_t n = groups->n_nodes;
-    const double *nodes = groups->nodes + g * groups->n_effects * n;
+    const int64_t n = mh_nodes_of(groups, g);
+    const double *nodes = groups->nodes + g * groups->n_effects * groups->n_nodes;
     for (int64_t k = 0; k < groups->n_effects; k++)
         mh_fill(effects + k * n, n,
                 mh_inner(groups->location + k * groups->size, theta, groups->size) +
@@ -116,6 +136,7 @@ typedef struct group_end {
 
 typedef struct remainder_sums {
     const mh_groups *groups;
+    int64_t n_nodes;                  /* of this group */
     double *effects, *values, *sizes; /* at the centre; sizes: sums of absolute values */
     group_end ends[2];
 } remainder_sums;
@@ -133,7 +154,7 @@ static mh_status room_for_end(int64_t n, int64_t n_effects, group_end *out, mh_a
 static void place_end(const mh_groups *groups, int64_t g, const double *centre, const double *move,
                       const double *effects, group_end *end)
 {
-    const int64_t n = groups->n_nodes, size = groups->size, all = groups->n_effects * n;
+    const int64_t n = mh_nodes_of(groups, g), size = groups->size, all = groups->n_effects * n;
     for (int64_t k = 0; k < groups->n_effects; k++) {
         const double shift = mh_inner(groups->location + k * size, move, size);
         mh_fill(end->effects + k * n, n, shift);
@@ -142,7 +163,8 @@ static void place_end(const mh_groups *groups, int64_t g, const double *centre, 
     mh_fill(end->bends, all, 0.0);
     for (const mh_scale *scale = groups->scales; scale < groups->scales + groups->n_scales; scale++) {
         const int64_t s = scale->coordinate;
-        const double *nodes = groups->nodes + g * all + scale->column * n;
+        const double *nodes =
+            groups->nodes + (g * groups->n_effects + scale->column) * groups->n_nodes;
         const mh_scale_value at = mh_scale_at(scale, centre[s]);
         const double wider = mh_scale_at(scale, centre[s] + move[s]).value - at.value;
         const double turn = at.first * move[s], change = scale->root == 1 ? turn : wider;
@@ -152,18 +174,19 @@ static void place_end(const mh_groups *groups, int64_t g, const double *centre, 
     }
     for (int64_t j = 0; j < all; j++)
         end->effects[j] += effects[j];
-    mh_copy_to(end->values, groups->log_weights + g * n, n);
-    mh_fill(end->first, 2 * n, 0.0);
+    mh_write_weights(groups, g, end->values);
+    mh_fill(end->first, n, 0.0);
+    mh_fill(end->second, n, 0.0);
 }
 
 /* Effects at the nodes of a group: at the centre, and at both ends, `moves` away, (2, d + q). */
 static void place_effects(const mh_groups *groups, int64_t g, const double *centre,
                           const double *moves, remainder_sums *out)
 {
-    const int64_t n = groups->n_nodes;
+    out->n_nodes = mh_nodes_of(groups, g);
     mh_effects_at(groups, g, centre, out->effects);
-    mh_copy_to(out->values, groups->log_weights + g * n, n);
-    for (int64_t q = 0; q < n; q++)
+    mh_write_weights(groups, g, out->values);
+    for (int64_t q = 0; q < out->n_nodes; q++)
         out->sizes[q] = fabs(out->values[q]);
     for (int64_t k = 0; k < 2; k++)
         place_end(groups, g, centre, moves + k * (groups->size + groups->n_effects), out->effects,
@@ -238,7 +261,7 @@ static void add_to_remainders(mh_row_block *block, void *state)
 static double remainder_of(const remainder_sums *sums, const group_end *end, const double *shares,
                            double *unused)
 {
-    const int64_t n = sums->groups->n_nodes, order = sums->groups->order;
+    const int64_t n = sums->n_nodes, order = sums->groups->order;
     double first = 0.0, second = 0.0;
     for (int64_t q = 0; order > 0 && q < n; q++)
         if (shares[q] > 0.0)
@@ -292,12 +315,12 @@ mh_status mh_differences_of_groups(const mh_groups *groups, const double *ends,
         place_effects(groups, numbers[i], vectors, vectors + width, &sums);
         MH_TRY(mh_visit_group(groups, numbers[i], vectors, 3 + n_effects, add_to_remainders, &sums,
                               scratch));
-        mh_log_of_sum(sums.values, n_nodes, shares);
+        mh_log_of_sum(sums.values, sums.n_nodes, shares);
         const double before = remainder_of(&sums, sums.ends, shares, unused);
         const double change = remainder_of(&sums, sums.ends + 1, shares, unused) - before;
         differences[i] = isfinite(change) ? change : -INFINITY;
         scales[i] = 0.0;
-        for (int64_t q = 0; q < n_nodes; q++)
+        for (int64_t q = 0; q < sums.n_nodes; q++)
             scales[i] += shares[q] > 0.0 ? shares[q] * sums.sizes[q] : 0.0;
     }
     return MH_OK;

@@ -15,6 +15,10 @@ typedef struct mh_row_block {
 
 typedef void (*mh_visit)(mh_row_block *block, void *state);
 
+/* Number of nodes of a group: one, without a weight, if its rows read no effect. */
+int64_t mh_nodes_of(const mh_groups *groups, int64_t g);
+/* Write the logarithms of the weights of a group's nodes. */
+void mh_write_weights(const mh_groups *groups, int64_t g, double *log_weights);
 /* Call `visit` for all rows of a group, block by block; `vectors`: (n_vectors, d + q). */
 mh_status mh_visit_group(const mh_groups *groups, int64_t g, const double *vectors,
                          int64_t n_vectors, mh_visit visit, void *state, mh_arena *scratch);
@@ -29,7 +33,7 @@ typedef struct mh_scale_value {
     double value, first, second;
 } mh_scale_value;
 mh_scale_value mh_scale_at(const mh_scale *scale, double x);
-/* Write the effects at all nodes of a group at a position, (q, n_nodes). */
+/* Write the effects at all nodes of a group at a position, (q, mh_nodes_of). */
 void mh_effects_at(const mh_groups *groups, int64_t g, const double *theta, double *effects);
 
 static inline const double *mh_line(const mh_row_block *block, int64_t i)

@@ -146,6 +146,7 @@ typedef const void *(*mh_fetch)(const int64_t *numbers, int64_t n);
 typedef struct mh_groups {
     int64_t size, order; /* number of coordinates d; order of the remainders: 0, 1 or 2 */
     int64_t n_groups, n_terms, n_nodes, n_rows;
+    int64_t n_integrated; /* terms that read effects; groups with rows of later ones have one node */
     int64_t n_effects, n_scales; /* number q of effects of a group; entries of their factor */
     const mh_term *terms;  /* functions of d + q coordinates, (n_terms,) */
     const int64_t *rows;   /* numbers within their terms, sorted by term and group, (n_rows,) */

@@ -128,7 +128,7 @@ class SmallGroups:
     @property
     def large(self) -> np.ndarray:
         """Levels whose effects are not integrated out."""
-        return np.setdiff1d(np.arange(self.counts.shape[1]), self.small)
+        return np.delete(np.arange(self.counts.shape[1]), self.small)
 
     @property
     def room(self) -> int:

@@ -7,6 +7,8 @@ import xarray as xr
 
 from helpers.small_groups import placed_at, read, target_of
 from pymc_minibatch_mh import TunaMH, draw_effects, group_log_likelihood, sample
+from pymc_minibatch_mh.bounds.over_nodes import NodeBoundsPass
+from pymc_minibatch_mh.compiled.group_rows import Nodes
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.plan.groups import GroupsPlan
 from pymc_minibatch_mh.structure import small_groups
@@ -181,6 +183,20 @@ def test_traces_without_effects_have_those_of_large_groups(step):
         draw_effects(xr.DataTree.from_dict({"posterior": lacking}), step)
     with pytest.raises(SettingError, match="'effect' has 2 groups with many rows"):
         group_log_likelihood(shared, step)
+
+
+def test_rows_of_large_groups_are_evaluated_once_and_not_at_nodes(step):
+    target, centre = step.plan.target, step.plan.reference.centre
+    nodes, layout = target.group_rows.nodes, target.compiled.layout
+    log_weights = nodes.log_weights.copy()
+    log_weights[G - 2 :] += 1.0
+    other = target.at_nodes(Nodes(nodes.z, log_weights))
+    np.testing.assert_array_equal(other.full_data.values(centre), target.full_data.values(centre))
+    tables = [NodeBoundsPass(x.group_rows, step.plan.reference).tables() for x in (other, target)]
+    np.testing.assert_array_equal(*(x.c for x in tables))
+    counts = layout.groups.counts
+    large = int(counts[:, list(LARGE)].sum())
+    assert layout.n_evaluations(9) == 9 * (counts.sum() - large) + large
 
 
 def test_chosen_groups_have_their_numbers_in_the_model(step):
