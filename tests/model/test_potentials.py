@@ -102,12 +102,17 @@ def test_rows_that_stay_are_counted_and_named(potentials, settings, name, words)
     )
 
 
-def test_updates_count_the_rows_of_the_prior_part(caplog):
+def test_a_potential_in_the_prior_part_is_told(caplog):
+    with declare(beyond, log_of_sum):
+        TunaMH()
+    (said,) = [r for r in caplog.records if "potential" in r.getMessage()]
+    assert said.getMessage().startswith(f"TunaMH: 'p1' is a potential of {CENSORED:,} rows, ")
+
+
+def test_updates_count_the_rows_of_the_prior_part():
     with declare(beyond, log_of_sum):
         step = TunaMH()
         trace = pm.sample(20, tune=20, chains=1, step=step, progressbar=False, random_seed=1)
-    (said,) = [r for r in caplog.records if "potential" in r.getMessage()]
-    assert said.getMessage().startswith(f"TunaMH: 'p1' is a potential of {CENSORED:,} rows, ")
     assert trace.sample_stats["n_obs"].min() >= CENSORED
     assert [term.name for term in step.target.factorization.terms] == ["y", "p0"]
 

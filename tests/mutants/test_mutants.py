@@ -23,6 +23,20 @@ MUTANTS = [pytest.param(m, id=m.name, marks=[pytest.mark.slow] * m.slow) for m i
 SUM = "def total(self, rows):\n    share = 2.0 * rows.weights[0]\n    return self.prior + share\n"
 
 
+#: What killers are handed, by name.
+HANDED = {"tmp_path", "model_of", "prepared", "monkeypatch"}
+
+
+def arguments_of(function):
+    """Return the names of the arguments of a test."""
+    return function.__code__.co_varnames[: function.__code__.co_argcount]
+
+
+def names_handed(arguments):
+    """Return the names of what is handed to a killer; a step comes with its start."""
+    return {"step", "start"} if "step" in arguments else HANDED.intersection(arguments)
+
+
 @pytest.fixture
 def given(prepared, model_of, tmp_path, tmp_path_factory, monkeypatch):
     """What killers are handed, by name; a step is that of robustness/conformance."""
@@ -46,10 +60,9 @@ def given(prepared, model_of, tmp_path, tmp_path_factory, monkeypatch):
 def check(target, changes, killer, given):
     with applied(target, changes):
         function, cases = resolve(killer)
-        arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
         for parameters in cases:
             # A case may name its step, which is given.
-            function(**parameters | given(arguments))
+            function(**parameters | given(arguments_of(function)))
 
 
 # What the module of a killer ignores is not ignored here.
@@ -78,9 +91,12 @@ def offence(mutant):
     try:
         place = place_of(mutant.target)
         same = ast.dump(changed(place, mutant.changes)) == ast.dump(place.tree())
-        resolve(mutant.killer)
+        function, cases = resolve(mutant.killer)
     except LookupError as reason:
         return f"{mutant.name}: {reason}"
+    arguments = set(arguments_of(function))
+    if any(arguments != names_handed(arguments) | parameters.keys() for parameters in cases):
+        return f"{mutant.name}: its test has fixtures that it is not handed"
     return f"{mutant.name} changes nothing" if same else None
 
 

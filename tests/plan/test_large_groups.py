@@ -1,5 +1,7 @@
 """A few groups with many rows beside small ones: their effects are parameters, row by row."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -7,6 +9,7 @@ import xarray as xr
 
 from helpers.small_groups import placed_at, read, target_of
 from pymc_minibatch_mh import TunaMH, draw_effects, group_log_likelihood, sample
+from pymc_minibatch_mh.bounds import effects
 from pymc_minibatch_mh.bounds.over_nodes import NodeBoundsPass
 from pymc_minibatch_mh.compiled.group_rows import Nodes
 from pymc_minibatch_mh.errors import SettingError
@@ -121,10 +124,12 @@ def large_groups_are_parameters():
         yield
 
 
-@pytest.fixture(scope="module")
-def step():
+@cache
+def large_step():
     """Return a step on a model with two large groups."""
-    return TunaMH(model=model_of("products"), blocks="groups")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small_groups, "MANY_BESIDE", 0)
+        return TunaMH(model=model_of("products"), blocks="groups")
 
 
 @pytest.mark.parametrize(("n_rows", "integrated"), [(76, 501), (5_000, 500)])
@@ -135,7 +140,8 @@ def test_a_group_that_is_a_little_larger_is_integrated_out(n_rows, integrated, m
     assert small_groups._small(levels, counts).size == integrated
 
 
-def test_large_groups_are_parameters_and_their_rows_observations(step):
+def test_large_groups_are_parameters_and_their_rows_observations():
+    step = large_step()
     assert isinstance(step.plan, GroupsPlan)
     groups = step.plan.groups
     assert groups.large.tolist() == list(LARGE)
@@ -154,7 +160,8 @@ def test_many_large_groups_are_integrated_out_or_moved_one_at_a_time():
     assert many.n_observations == many.n_groups == G
 
 
-def test_large_groups_have_the_effects_that_others_have(step):
+def test_large_groups_have_the_effects_that_others_have():
+    step = large_step()
     """The draws of all effects are those of elements, within their noise."""
     both = step, TunaMH(model=model_of("products"), blocks=True)
     places = [*LARGE, 0, 100]
@@ -169,7 +176,8 @@ def test_large_groups_have_the_effects_that_others_have(step):
     np.testing.assert_allclose(*sds, rtol=0.2)
 
 
-def test_traces_without_effects_have_those_of_large_groups(step):
+def test_traces_without_effects_have_those_of_large_groups():
+    step = large_step()
     """They are parameters, given which all other effects are drawn afterwards."""
     shared = sample(step, 20, tune=50, chains=1, random_seed=1, effects=False, **QUIET)
     assert set(shared.posterior.data_vars) == {"tau", "mu", "b", "effect_of_large_groups"}
@@ -185,7 +193,8 @@ def test_traces_without_effects_have_those_of_large_groups(step):
         group_log_likelihood(shared, step)
 
 
-def test_rows_of_large_groups_are_evaluated_once_and_not_at_nodes(step):
+def test_rows_of_large_groups_are_evaluated_once_and_not_at_nodes():
+    step = large_step()
     target, centre = step.plan.target, step.plan.reference.centre
     nodes, layout = target.group_rows.nodes, target.compiled.layout
     log_weights = nodes.log_weights.copy()
@@ -199,14 +208,18 @@ def test_rows_of_large_groups_are_evaluated_once_and_not_at_nodes(step):
     assert layout.n_evaluations(9) == 9 * (counts.sum() - large) + large
 
 
-def test_chosen_groups_have_their_numbers_in_the_model(step):
+def test_chosen_groups_have_their_numbers_in_the_model(monkeypatch):
+    step = large_step()
+    # Whole ranges of groups are drawn.
+    monkeypatch.setattr(effects, "GROUPS_IN_TASK", 4)
     position = step.plan.reference.centre[None, None]
     whole = step.plan.whole_draws(position).values
     some = step.plan.whole_draws(position, chosen=[3, 230]).values
     np.testing.assert_array_equal(some[..., [1 + 3, 1 + 230]], whole[..., [1 + 3, 1 + 230]])
 
 
-def test_saved_steps_and_pymc_have_the_same_draws(step, tmp_path):
+def test_saved_steps_and_pymc_have_the_same_draws(tmp_path):
+    step = large_step()
     step.save(tmp_path / "step.npz")
     model = model_of("products")
     again = TunaMH(model=model, blocks="groups", prepared=tmp_path / "step.npz")

@@ -1,10 +1,10 @@
 """Order 3 by forecast: where it is taken, and that plans of it are saved, sent and shared."""
 
 import pickle
+from functools import cache
 
 import numpy as np
 import pymc as pm
-import pytest
 
 from pymc_minibatch_mh import PenaltyMH, TunaMH, explain, sample
 from pymc_minibatch_mh.published.lower_bounds import AT_CENTRE, lower_bounds
@@ -25,12 +25,14 @@ def rare_events(chance=0.01):
     return model
 
 
-@pytest.fixture(scope="module")
-def step():
+@cache
+def cubic_step():
+    """Return a step whose forecast chooses order 3, built once."""
     return TunaMH(model=rare_events())
 
 
-def test_the_order_is_three_where_that_leaves_fewer_candidates(step):
+def test_the_order_is_three_where_that_leaves_fewer_candidates():
+    step = cubic_step()
     assert (step.reference.order, step.target.taylor_order) == (3, 3)
     assert step.reference.thirds.size > 100
     assert "cubic" in explain(step).order_reason
@@ -42,7 +44,8 @@ def test_the_order_is_three_where_that_leaves_fewer_candidates(step):
     assert TunaMH(model=model).reference.order == 2
 
 
-def test_a_saved_plan_keeps_its_order(step, tmp_path):
+def test_a_saved_plan_keeps_its_order(tmp_path):
+    step = cubic_step()
     step.save(tmp_path / "step.npz")
     other = TunaMH(model=rare_events(), prepared=tmp_path / "step.npz")
     assert (other.reference.order, other.target.taylor_order) == (3, 3)
@@ -54,18 +57,20 @@ def test_a_saved_plan_keeps_its_order(step, tmp_path):
     np.testing.assert_array_equal(draws[0]["b"], draws[1]["b"])
 
 
-def test_a_plan_in_another_process_keeps_its_order(step):
+def test_a_plan_in_another_process_keeps_its_order():
+    step = cubic_step()
     plan = pickle.loads(pickle.dumps(step.plan))
     assert (plan.reference.order, plan.target.taylor_order) == (3, 3)
     assert plan.target.chooses_order
 
 
-def test_other_steps_on_the_model_have_the_same_order(step):
+def test_other_steps_on_the_model_have_the_same_order():
     other = PenaltyMH(model=rare_events())
     assert (other.reference.order, other.target.taylor_order) == (3, 3)
 
 
-def test_lower_bounds_have_no_cubic_terms(step):
+def test_lower_bounds_have_no_cubic_terms():
+    step = cubic_step()
     below = lower_bounds(step.target, step.reference, AT_CENTRE)
     assert below.reference.order == 2
     assert below.reference.lines.size == below.reference.thirds.size == 0
