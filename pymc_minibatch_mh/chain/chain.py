@@ -225,6 +225,7 @@ class Chain:
         if not self.certified:
             self.handle_violation(self.plan.objection_of(PREPARATION_SEED + self._state.n_draws))
         self._state.n_updates = self._state.n_full = self._state.n_accepted = 0
+        self._state.n_stayed = 0
 
     def handle_violation(self, message: str) -> None:
         """Mark the chain, or raise BoundViolationError if the method tolerates no violation."""
@@ -326,6 +327,9 @@ def accumulate_statistics(
     made = counts[0] if len(counts) == 1 else summed(counts)
     state.n_full += int(made["full_pass"])
     state.n_accepted += int(made["accepted"])
+    state.n_stayed += len(counts)
+    if made["accepted"]:
+        state.n_stayed = len(counts) - 1 - int(np.flatnonzero(counts["accepted"])[-1])
     if not state.adapting:
         return
     # Add draws one by one: rounding must not depend on the number of draws per call.

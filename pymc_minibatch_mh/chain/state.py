@@ -18,10 +18,10 @@ class ChainState:
     counts are COUNTS of shape (). `warm_up_sum`, shape (d,), is the discounted sum of positions,
     and `warm_up_weight` the sum of the weights. `near_mode`: the chain was near the posterior;
     `started`: its start was checked; `unmoved`: why the centre did not move, until it is logged.
-    Updates are counted after warm-up. `supplies`, shape (T, 3), are the unused prefetched rows,
-    keyed by `supply_key`, -1 before the first. `waits_at`, shape (d,), is the start at which the
-    chain waits for other steps; `handed_out`, shape (2, d), is the last point for PyMC and its
-    position. Both are NaN if there is none.
+    Updates are counted after warm-up; the last `n_stayed` draws accepted none. `supplies`, shape
+    (T, 3), are the unused prefetched rows, keyed by `supply_key`, -1 before the first. `waits_at`,
+    shape (d,), is the start at which the chain waits for other steps; `handed_out`, shape (2, d),
+    is the last point for PyMC and its position. Both are NaN if there is none.
     """
 
     reference: Expansion
@@ -42,6 +42,7 @@ class ChainState:
     n_updates: int = 0
     n_full: int = 0
     n_accepted: int = 0
+    n_stayed: int = 0
     warned: bool = False
     unmoved: str = ""
     supplies: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))

@@ -431,7 +431,9 @@ class MinibatchStep(BlockedStep):
         stats["scaling"] = chain.scaling
         stats["temperature"] = temperature
         stats["perf_counter_diff"] = time.perf_counter() - began
-        stats["warning"] = report.next_warning(type(self).__name__, chain.state, self.program)
+        name = type(self).__name__
+        warning = report.next_warning(name, chain.state, program)
+        stats["warning"] = warning or report.stay_warning(name, chain)
         return position_as_point(chain, point), [stats]
 
     def start(self, chain: Chain) -> None:

@@ -17,6 +17,7 @@ from pymc.stats.convergence import SamplerWarning, WarningType
 from rich.progress import TextColumn
 from rich.table import Column
 
+from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import SamplerSpec
 from pymc_minibatch_mh.chain.starts import StartOutcome, rows_of_trial
 from pymc_minibatch_mh.chain.state import ChainState
@@ -247,6 +248,10 @@ def warn_of_tails(name: str, program: SamplerSpec) -> None:
 #: Stays longer than LONG_STAY draws, and than LONGER times the longest one of independent
 #: decisions, cause a warning.
 LONG_STAY, LONGER = 50, 5.0
+_OF_STAYS = (
+    "Posteriors with such tails need several long chains, a prior that excludes the tail, or "
+    "pm.NUTS(): the ESS of a short run is too large."
+)
 
 
 def longest_stay(accepted: np.ndarray) -> tuple[int, int]:
@@ -257,6 +262,35 @@ def longest_stay(accepted: np.ndarray) -> tuple[int, int]:
     return int(stays[longest]), int(moved[longest]) + 1
 
 
+def _is_long_stay(n_stayed: int, n_draws: int, rate: float) -> bool:
+    """Whether a stay is longer than independent decisions at an acceptance rate explain."""
+    if n_stayed <= LONG_STAY:
+        return False
+    usual = np.log(n_draws) / -np.log1p(-np.clip(rate, 1e-3, 1.0 - 1e-3))
+    return bool(n_stayed > LONGER * usual)
+
+
+def stay_warning(name: str, chain: Chain) -> SamplerWarning | None:
+    """Warning of a chain that has stayed at one position for long, the first of its chain."""
+    state, program, plan = chain.state, chain.program, chain.plan
+    if state.adapting or state.warned or state.n_stayed <= LONG_STAY:
+        return None
+    rate, n_draws = state.n_accepted / state.n_updates, state.n_updates // program.updates_per_draw
+    if not (program.sampler.is_independent and _is_long_stay(state.n_stayed, n_draws, rate)):
+        return None
+    state.warned = True
+    reference = plan.reference
+    spreads = np.sqrt(np.sum(reference.factor**2, axis=1))
+    away = np.abs(chain.position - reference.centre) / spreads
+    k = int(np.argmax(away))
+    text = (
+        f"a chain stayed at one position for {state.n_stayed} draws, where "
+        f"{plan.target.factorization.name_at(k)!r} is {away[k]:.1f} posterior sds from the centre. "
+        f"{_OF_STAYS}"
+    )
+    return _make_warning(state, name, text, "warn")
+
+
 def warn_of_stays(name: str, tree: xr.DataTree) -> None:
     """Log a warning if a chain stayed at one position for long, and the variable that is far."""
     shares = tree["sample_stats"]["accepted_share"]
@@ -264,20 +298,17 @@ def warn_of_stays(name: str, tree: xr.DataTree) -> None:
         if accepted.size <= LONG_STAY:
             continue
         n_draws, first = longest_stay(accepted)
-        rate = float(np.clip(accepted.mean(), 1e-3, 1.0 - 1e-3))
-        usual = np.log(accepted.size) / -np.log1p(-rate)
-        if n_draws <= max(LONG_STAY, LONGER * usual):
+        if not _is_long_stay(n_draws, accepted.size, float(accepted.mean())):
             continue
         far = _farthest_variable(tree, chain, first)
         _log.warning(
-            "%s: chain %s stayed at one position for %s draws from draw %s on%s. Posteriors with "
-            "such tails need several long chains, a prior that excludes the tail, or pm.NUTS(): "
-            "the ESS of a short run is too large.",
+            "%s: chain %s stayed at one position for %s draws from draw %s on%s. %s",
             name,
             chain,
             f"{n_draws:,}",
             f"{first:,}",
             f", where {far[0]!r} is {far[1]:.1f} posterior sds from its mean" if far else "",
+            _OF_STAYS,
         )
         return
 

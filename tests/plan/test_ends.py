@@ -20,12 +20,14 @@ from helpers.ends import (
 )
 from helpers.shapes import own
 from pymc_minibatch_mh import TunaMH, explain, sample
+from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.plan.parametrization import choose_parametrization
 from pymc_minibatch_mh.reference.tails import REACH, STAY, Tails, heavy_tails
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, variables_with_ends
 from pymc_minibatch_mh.steps import report
+from pymc_minibatch_mh.steps.report import LONG_STAY
 from reparametrize.mapped import check_the_map
 
 WORDS = {BACKGROUND: "u, not log u", INFLATION: "(1 - share)/share", LAPSE: "lapse/(1 - lapse)"}
@@ -215,6 +217,45 @@ def test_a_chain_that_stays_in_a_tail_is_told_with_the_variable(caplog):
     (line,) = [x.getMessage() for x in caplog.records]
     assert "stayed at one position for 80 draws from draw 500" in line
     assert "'far'" in line
+
+
+def staying(monkeypatch):
+    """Return a step whose chain no longer moves, 8 posterior sds from the centre, and its point."""
+    with separated() as model:
+        step = TunaMH()
+    step.setup_chain(np.random.default_rng(1), 0, 1_000)
+    chain, reference = step.chain, step.plan.reference
+    chain.position[:] = reference.centre + 8.0 * reference.factor[:, -1]
+    chain.state.started, chain.state.adapting = True, False
+    chain.state.n_updates, chain.state.n_accepted, chain.state.n_stayed = 1_000, 800, LONG_STAY + 1
+    monkeypatch.setattr(type(chain), "advance", lambda self, draws: self.repeat_draw())
+    point = step.plan.unravel(chain.position, model.initial_point())
+    return step, point
+
+
+def test_pymc_is_told_once_of_a_chain_that_stays(monkeypatch):
+    step, point = staying(monkeypatch)
+    warnings = [step.step(point)[1][0]["warning"] for _ in range(2)]
+    assert f"stayed at one position for {LONG_STAY + 1} draws, where 'b' is" in warnings[0].message
+    assert warnings[1] is None
+
+
+def test_pymc_is_told_of_no_stay_that_independent_decisions_explain(monkeypatch):
+    step, point = staying(monkeypatch)
+    step.chain.state.n_accepted = 100
+    assert step.step(point)[1][0]["warning"] is None
+
+
+def test_stays_are_counted_across_calls(prepared):
+    step = prepared("poisson", "TunaMH")
+    chains = [Chain(step.program, np.random.default_rng(2), adapting=False) for _ in range(3)]
+    n_stayed, first = report.longest_stay(chains[0].advance(300).counts["accepted"])
+    chains[1].advance(first + n_stayed)
+    for draws in (first + 1, *[1] * (n_stayed - 1)):
+        chains[2].advance(draws)
+    assert n_stayed > 1
+    assert [chain.state.n_stayed for chain in chains[1:]] == [n_stayed, n_stayed]
+    assert chains[1].state == chains[2].state
 
 
 def explained(model):
