@@ -40,7 +40,10 @@ from pymc_minibatch_mh.reference.node_rule import (
     NarrowEffectsError,
     NodeChoice,
     effect_moments,
+    exact_values,
+    first_moments,
     first_nodes,
+    placed_at,
     with_placed_nodes,
 )
 from pymc_minibatch_mh.reference.target import Target
@@ -148,13 +151,40 @@ class GroupsPlan(DensePlan):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without bounds that another process computes when it needs them."""
-        return {k: v for k, v in super().__getstate__().items() if k != "effect_bounds"}
+        computed = "effect_bounds", "_large_groups"
+        return {k: v for k, v in super().__getstate__().items() if k not in computed}
 
     @cached_property
     def effect_bounds(self) -> EffectBounds | EffectTangents | None:
         """Bounds of effects' densities around the centre; None if draws need none."""
         around = self.target, self.reference
         return tangents_around(*around) or bounds_around(*around)
+
+    @cached_property
+    def _large_groups(self) -> tuple[GroupTarget, EffectMoments]:
+        """Large groups with their effects integrated out, and moments of these at the centre."""
+        levels = np.arange(self.groups.counts.shape[1])
+        groups = replace(self.groups, small=levels)
+        roots = [scale.root for scale in self.target.compiled.layout.scales]
+        everything = _group_target(self.complete, groups, first_nodes(groups), roots)
+        target = everything.of_groups(self.groups.large)
+        before = first_moments(groups, target.source.n_rows)
+        position = self._without_effects(target, self.reference.centre)
+        return target, placed_at(target, position, before)[1]
+
+    def _without_effects(self, target: GroupTarget, position: np.ndarray) -> np.ndarray:
+        """The same parameters in the coordinates of a target without all effects."""
+        return target.factorization.ravel(self.target.factorization.unravel(position, {}))
+
+    def values_at(self, position: np.ndarray) -> np.ndarray:
+        """Log-likelihood of each group of the model, with its effects integrated out."""
+        groups, values = self.groups, np.empty(self.groups.counts.shape[1])
+        values[groups.small] = self.target.full_data.values(position, np.arange(groups.n_groups))
+        if groups.large.size:
+            target, moments = self._large_groups
+            there = self._without_effects(target, position)
+            values[groups.large] = exact_values(target, moments, there)
+        return values
 
     @cached_property
     def seconds_of_effects(self) -> float:

@@ -325,6 +325,10 @@ class Plan(ABC):
         """
         return self.own_draws(positions)
 
+    def values_at(self, position: np.ndarray) -> np.ndarray:
+        """Log-likelihood of each observation."""
+        return self.target.full_data.values(position)
+
     def own_draws(self, positions: np.ndarray) -> WholeDraws:
         """Variables of the position at draws; `positions`, (chains, draws, d), are overwritten."""
         return self.target.factorization.draws(positions)

@@ -467,7 +467,7 @@ class _NodeErrors:
         self._shares, self.points = np.where(is_hard, 1.0, others), points
         self.moments, self.movements = moments.some(self.numbers), movements[self.numbers]
         self._sample = target.of_groups(self.numbers)
-        self._exact = _at_points(points, lambda x: _exact_values(self._sample, self.moments, x))
+        self._exact = _at_points(points, lambda x: exact_values(self._sample, self.moments, x))
 
     def differences(self, nodes: Nodes, every: int = 1) -> np.ndarray:
         """Errors at all positions of every k-th group, shape (scales, n, groups)."""
@@ -541,7 +541,7 @@ def _log_sums(rows: GroupRows, theta: np.ndarray) -> np.ndarray:
     return logsumexp(values_at_nodes(rows, theta), axis=1)
 
 
-def _exact_values(target: GroupTarget, moments: EffectMoments, position: np.ndarray) -> np.ndarray:
+def exact_values(target: GroupTarget, moments: EffectMoments, position: np.ndarray) -> np.ndarray:
     """Log-likelihood of each group by nodes placed at a position, shape (groups,)."""
     law = target.compiled.layout.groups.law
     placed, refined = placed_at(target, position, moments)

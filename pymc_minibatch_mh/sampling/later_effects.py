@@ -109,7 +109,7 @@ def group_log_likelihood(
     ----------
     data
         Trace of this step, with or without effects; it stays as it is. All groups are evaluated at
-        each of its draws.
+        each of its draws. Effects of large groups, which are parameters, are integrated out here.
     step
         The step, which integrates effects out.
     model
@@ -132,19 +132,11 @@ def group_log_likelihood(
     >>> tree = group_log_likelihood(shared, step)  # for az.loo(tree)
     """
     plan, (block, *_) = step_of(step).plan, _integrated_effects(step)
-    large = _large_groups(step)
-    if large:
-        raise SettingError(
-            f"{block.variable.name!r} has {large} groups with many rows, whose "
-            "effects are parameters and not integrated out. Leave rows out, with az.loo on "
-            "pm.compute_log_likelihood."
-        )
     model = model_behind(step) if model is None else model
     positions = _positions_of(data, model, step)
     numbers = list(np.ndindex(positions.shape[:2]))
     lines = [
-        plan.target.full_data.values(positions[number])
-        for number in track_progress("Evaluating draws", numbers)
+        plan.values_at(positions[number]) for number in track_progress("Evaluating draws", numbers)
     ]
     values = np.array(lines).reshape(*positions.shape[:2], -1)
     name, posterior = str(block.variable.name), data["posterior"].to_dataset()
@@ -163,12 +155,6 @@ def _integrated_effects(step: MinibatchStep) -> tuple[Block, ...]:
             "them. Leave this call out."
         )
     return integrated
-
-
-def _large_groups(step: MinibatchStep) -> int:
-    """Number of groups whose effects are parameters, while others are integrated out."""
-    blocks = step.target.factorization.blocks
-    return next((b.stop - b.start for b in blocks if b.entries is not None), 0)
 
 
 def _positions_of(data: xr.DataTree, model: pm.Model, step: MinibatchStep) -> np.ndarray:

@@ -189,8 +189,23 @@ def test_traces_without_effects_have_those_of_large_groups():
     lacking = shared["posterior"].to_dataset().drop_vars("effect_of_large_groups")
     with pytest.raises(SettingError, match="'effect' is not in the trace"):
         draw_effects(xr.DataTree.from_dict({"posterior": lacking}), step)
-    with pytest.raises(SettingError, match="'effect' has 2 groups with many rows"):
-        group_log_likelihood(shared, step)
+
+
+def test_log_likelihoods_of_large_groups_are_integrals_over_their_effects(monkeypatch):
+    monkeypatch.setattr(small_groups, "MANY_BESIDE", 0)
+    step = TunaMH(model=model_of("products"), blocks="groups")
+    shared = sample(step, 5, tune=50, chains=1, random_seed=1, effects=False, **QUIET)
+    values = group_log_likelihood(shared, step)["log_likelihood"]["effect"][0].values
+    assert values.shape == (5, G)
+    group, x, y = data()
+    z = np.linspace(-8.0, 8.0, 20_001)
+    for number in (3, 17, 0, 100):
+        at = {name: float(shared.posterior[name][0, 2]) for name in ("mu", "tau", "b")}
+        of_rows = (at["mu"] + at["b"] * x[group == number])[:, None] + at["tau"] * z
+        signs = 1.0 - 2.0 * y[group == number, None]
+        logs = -np.logaddexp(0.0, signs * of_rows).sum(axis=0) - 0.5 * z**2
+        expected = np.logaddexp.reduce(logs) + np.log(8e-4 / np.sqrt(2.0 * np.pi))
+        assert values[2, number] == pytest.approx(expected, abs=1e-6)
 
 
 def test_rows_of_large_groups_are_evaluated_once_and_not_at_nodes():
