@@ -16,10 +16,10 @@ AS_IN_PYMC = {"sampling/driver.py: sample"}
 AS_IN_C = {"steps/custom.py: decide_batch"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 605, "native": 1_349, "data": 2_102, "functions": 2_638, "expressions": 4_071,
+    "(top)": 605, "native": 1_354, "data": 2_102, "functions": 2_638, "expressions": 4_071,
     "model": 4_254, "structure": 2_114, "reparametrize": 1_250, "compiled": 2_809,
     "proposals": 1_266, "reference": 5_656, "bounds": 4_763, "plan": 2_806, "samplers": 422,
-    "chain": 1_127, "steps": 3_002, "published": 1_055, "sampling": 2_347, "diagnostics": 3_607,
+    "chain": 1_127, "steps": 3_065, "published": 1_055, "sampling": 2_347, "diagnostics": 3_607,
 }  # fmt: skip
 
 #: Part -> parts of the package that it may import. A module of the root is its own part;

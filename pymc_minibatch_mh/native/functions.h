@@ -274,6 +274,7 @@ int64_t mh_austere_sample_size(const void *settings, double noise, int64_t n, in
 mh_status mh_austere_decide(const void *settings, const mh_look *look, mh_verdict *out);
 double mh_penalty(double variance, int64_t n);
 double mh_penalty_error(const mh_look *look, const mh_penalty_test *test);
+int64_t mh_rows_of_penalty(double noise, int64_t total, int64_t least);
 int64_t mh_penalty_sample_size(const void *settings, double noise, int64_t n, int64_t total);
 mh_status mh_penalty_decide(const void *settings, const mh_look *look, mh_verdict *out);
 int64_t mh_own_sample_size(const void *settings, double noise, int64_t n, int64_t total);

@@ -26,6 +26,11 @@ def batch_test(record: Any) -> BatchTest:
     return BatchTest(record.sample_size, record.decide_batch, record.kappa, laid_out)
 
 
+def rows_of_penalty(noise: float, total: int, least: int = 100) -> int:
+    """Size of a batch of the penalty test, for a variance `noise` of N times a row's change."""
+    return int(function("mh_rows_of_penalty")(float(noise), total, least))
+
+
 def merge_moments(moments: tuple, others: tuple) -> tuple[int, float, float, float]:
     """n, mean, Σ(x - mean)² and Σ(x - mean)³ of two samples, merged."""
     merged, other = np.array([moments, others], dtype_of("mh_moments"))[:, None]

@@ -46,14 +46,20 @@ double mh_penalty_error(const mh_look *look, const mh_penalty_test *test)
     return mh_smaller(1.0, error + 0.085 * mh_square(variance / n));
 }
 
-/* Size of the single minibatch: ceil(1/(1/total + 0.7 MAX_SD^2/V)), but at least batch_size. V has
- * to be symmetric in the two positions, or the test is biased. */
+/* Size of the single minibatch, of at least `least`, for a noise V of N times the change of a row:
+ * ceil(1/(1/total + 0.7 MAX_SD^2/V)). */
+int64_t mh_rows_of_penalty(double noise, int64_t total, int64_t least)
+{
+    const int64_t rows = mh_rows_for_variance(noise, total, AIM * mh_square(MAX_SD));
+    return mh_min(total, mh_max(rows, least));
+}
+
+/* Size of the single minibatch. V has to be symmetric in the two positions, or the test is biased. */
 int64_t mh_penalty_sample_size(const void *settings, double noise, int64_t n, int64_t total)
 {
     const mh_penalty_test *test = settings;
     (void)n;
-    const int64_t rows = mh_rows_for_variance(noise, total, AIM * mh_square(MAX_SD));
-    return mh_min(total, mh_max(rows, test->batch_size));
+    return mh_rows_of_penalty(noise, total, test->batch_size);
 }
 
 /* Accept or reject from the single minibatch; its skewness affects only the error estimate. */

@@ -159,13 +159,13 @@ def calibrate_remainders(
     """
     report_stage("Measuring remainders")
     count = int(np.clip(CALIBRATION_READS // full_data.n_rows, MIN_MOVES, MOST_MOVES))
-    moves, centre = _typical_moves(count, reference, rng), reference.centre
+    moves, centre = typical_moves(count, reference, rng), reference.centre
     largest = Largest(full_data.n_rows, reference.inverse_temperature) if seeks_heavy else None
     found, heavy = full_data.moves(order, moves, centre, largest=largest), NO_ROWS
     units = [unit_noise(reference, *ends) for ends in moves]
     if largest is not None:
         counted = np.isfinite([moments.variance for moments in found])
-        further = _typical_moves(MOST_MOVES - count, reference, rng)
+        further = typical_moves(MOST_MOVES - count, reference, rng)
         seen = full_data.differences(order, further, centre, largest.rows)
         noise = (np.array(units), np.array([unit_noise(reference, *ends) for ends in further]))
         largest.look_again(seen, *noise)
@@ -183,7 +183,7 @@ def calibrate_remainders(
     return Calibration(kappa, max(skews), max(thirds)), heavy
 
 
-def _typical_moves(
+def typical_moves(
     count: int, reference: Reference, rng: np.random.Generator
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Pairs of draws from the Gaussian approximation, as typical proposals."""

@@ -40,6 +40,7 @@ from pymc_minibatch_mh.samplers.base import Sampler
 from pymc_minibatch_mh.samplers.componentwise import componentwise_sampler
 from pymc_minibatch_mh.samplers.metropolis import Metropolis
 from pymc_minibatch_mh.steps import report
+from pymc_minibatch_mh.steps.many_rows import warn_of_many_rows
 from pymc_minibatch_mh.steps.settings import (
     SharedSettings,
     docstring_of,
@@ -223,7 +224,7 @@ class MinibatchStep(BlockedStep):
         self._make_chain(plan, method, settings)
         self.seconds = time.perf_counter() - began
         report.log_prepared_plan(name, plan, self.seconds, self._leaves_default_start)
-        report.warn_of_many_rows(name, self.program)
+        warn_of_many_rows(name, self.program)
         report.warn_of_tails(name, self.program)
 
     def _make_chain(self, plan: Plan, method: Method, settings: SharedSettings) -> None:

@@ -19,7 +19,7 @@ from rich.table import Column
 
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import SamplerSpec
-from pymc_minibatch_mh.chain.starts import StartOutcome, rows_of_trial
+from pymc_minibatch_mh.chain.starts import StartOutcome
 from pymc_minibatch_mh.chain.state import ChainState
 from pymc_minibatch_mh.model.bambi import response_parameters
 from pymc_minibatch_mh.model.inputs import likelihood_names
@@ -187,38 +187,6 @@ def log_prepared_plan(name: str, plan: Plan, seconds: float, leaves_start: bool)
     _log.info("%s: prepared in %s, %s bounds.", name, describe_seconds(seconds), bounds)
     if leaves_start:
         _log.info("Starting chains near the posterior mode.")
-
-
-#: Number of updates of a trial; share and number of rows above which their forecast is a warning.
-TRIAL_UPDATES, MANY_ROWS, MIN_MANY = 8, 0.05, 1_000
-
-
-def warn_of_many_rows(name: str, program: SamplerSpec) -> None:
-    """Log a warning if a step with effects is forecast to evaluate many rows an update."""
-    plan, target = program.plan, program.plan.target
-    bounds, effects = plan.bounds, sorted(target.indexed)
-    derived = bounds is not None and bounds.verified and not plan.violation
-    if not (effects and derived and target.source.in_memory):
-        return
-    if plan.integrated or target.covariance is not None:
-        return
-    rows = rows_of_trial(program, TRIAL_UPDATES)
-    if rows <= max(MANY_ROWS * plan.n_rows, MIN_MANY):
-        return
-    names = dict.fromkeys(target.factorization.name_at(k) for k in effects)
-    how = "accepted one at a time, but share observations or have few each"
-    if plan.blocks is None:
-        how = "proposed with all other parameters; blocks=True accepts each alone, or says why not"
-    _log.warning(
-        "%s: an update is forecast to evaluate %.0f %% of %s, because the %s effects %s are %s. "
-        "explain(model) compares it with NUTS, which is pm.sample(nuts_sampler='nutpie').",
-        name,
-        100.0 * rows / plan.n_rows,
-        describe_rows(target),
-        f"{len(effects):,}",
-        " and ".join(map(repr, names)),
-        how,
-    )
 
 
 #: Maximum number of coordinates that a warning names.

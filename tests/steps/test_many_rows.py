@@ -1,0 +1,81 @@
+"""The warning about steps that are forecast to evaluate many observations."""
+
+import logging
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_minibatch_mh import PenaltyMH, TunaMH
+from pymc_minibatch_mh.chain.starts import rows_of_trial
+from pymc_minibatch_mh.steps.many_rows import (
+    penalty_forecast,
+    shares_of_bounds,
+    warn_of_many_rows,
+)
+
+ROWS, COLUMNS = 1_500, 110
+
+
+@cache
+def wide():
+    """Return a regression with few observations for each of its many coefficients."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(ROWS, COLUMNS))
+    y = rng.random(ROWS) < 1.0 / (1.0 + np.exp(-0.3 * X[:, 0]))
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 1.0, shape=COLUMNS)
+        pm.Bernoulli("y", logit_p=pm.Normal("a") + X @ b, observed=y.astype(int))
+    return model
+
+
+@cache
+def step_on_wide():
+    """Return a step on the wide regression."""
+    return TunaMH(model=wide())
+
+
+def warnings_of(program):
+    """Return what the package logs about many rows."""
+    messages, logger = [], logging.getLogger("pymc")
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())
+    logger.addHandler(handler)
+    try:
+        warn_of_many_rows("TunaMH", program)
+    finally:
+        logger.removeHandler(handler)
+    return messages
+
+
+def test_a_step_says_that_it_is_forecast_to_evaluate_many_rows():
+    step = step_on_wide()
+    messages = warnings_of(step.program)
+    assert len(messages) == 1
+    text = messages[0]
+    assert text.startswith("TunaMH: an update is forecast to evaluate ")
+    assert f" of {ROWS:,} observations of 'y', because proposals move {COLUMNS + 1} " in text
+    assert "of them vanish if 'b' is known" in text
+    assert "'a'" not in text
+    assert "blocks=True" not in text
+    count = penalty_forecast(step.plan)
+    assert f"PenaltyMH(), which is approximate, is forecast to evaluate {count:,}. " in text
+
+
+def test_a_step_with_few_rows_says_nothing(prepared):
+    assert not warnings_of(prepared("poisson", "TunaMH").program)
+
+
+def test_bounds_are_shared_among_the_variables_that_make_them_wide(prepared):
+    shares = shares_of_bounds(prepared("normal_scale", "TunaMH").plan)
+    # Given the scale, the log-likelihood is quadratic.
+    scales = [name for name, share in shares.items() if share == pytest.approx(1.0)]
+    assert len(scales) == 1
+    assert "sigma" in scales[0] or "scale" in scales[0]
+    assert all(0.0 <= share <= 1.0 for share in shares.values())
+
+
+def test_the_forecast_of_the_penalty_test_is_what_it_evaluates():
+    evaluated = rows_of_trial(PenaltyMH(model=wide()).program, 100)
+    assert penalty_forecast(step_on_wide().plan) == pytest.approx(evaluated, rel=0.5)
