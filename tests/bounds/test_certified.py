@@ -34,7 +34,7 @@ FEW = [
 ]
 FAST = [
     *((name, 2) for name in [*QUICK, "noncentred", "shared_level", "slopes_of_groups"]),
-    *((name, 1) for name in ["student_fixed", "correlated", "heavy_tailed"]),
+    *((name, 1) for name in ["student_fixed", "correlated"]),
     *((name, 0) for name in ["laplace", "poisson_exposure"]),
 ]
 EVERY_CASE = fast(

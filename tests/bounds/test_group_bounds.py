@@ -8,7 +8,7 @@ import pymc as pm
 import pytest
 from scipy.special import chdtri
 
-from helpers.group_families import FAMILIES, made
+from helpers.group_families import FAMILIES, made, without_long
 from helpers.small_groups import target_of
 from pymc_minibatch_mh.bounds import bound_check, over_nodes
 from pymc_minibatch_mh.bounds.bound_check import audited_moves
@@ -138,7 +138,7 @@ CASES += [(name, 2) for name in ("bernoulli", "poisson", "student", "slopes")]
 
 
 @pytest.mark.parametrize("region", list(REGIONS))
-@pytest.mark.parametrize(("name", "root"), CASES)
+@pytest.mark.parametrize(("name", "root"), without_long(CASES))
 def test_no_remainder_exceeds_its_bound(name, root, region):
     """Nor are bounds loose in small regions: some remainder is near its own."""
     target, reference = posterior(name, root)

@@ -5,7 +5,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from helpers.group_families import FAMILIES, data_of, exact_log_likelihood, made, model_of
+from helpers.group_families import (
+    FAMILIES,
+    data_of,
+    exact_log_likelihood,
+    made,
+    model_of,
+    without_long,
+)
 from helpers.small_groups import placed_at, target_of
 from pymc_minibatch_mh.native.library import function
 
@@ -15,7 +22,7 @@ HEAVY = {"t effects": 5e-5}
 #: Families, with the power of the scale that is the coordinate.
 CASES = [(name, 1) for name in FAMILIES]
 CASES += [(name, 2) for name in ("bernoulli", "slopes", "two terms", "products")]
-for_each_case = pytest.mark.parametrize(("name", "root"), CASES)
+for_each_case = pytest.mark.parametrize(("name", "root"), without_long(CASES))
 
 
 def values_of(model, point):

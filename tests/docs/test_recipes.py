@@ -29,7 +29,8 @@ TRUTH = {
     "Data larger than memory": {"level": -2.0, "beta": [0.5, -0.5, 0.2]},
 }
 #: Recipes that every run samples; rows of the others compile for longer.
-QUICK = [title for title in TRUTH if title not in ("Robust regression", "Counts with many zeros")]
+LONG = ("Crossed effects", "Ordered categories", "Robust regression", "Counts with many zeros")
+QUICK = [title for title in TRUTH if title not in LONG]
 #: Largest distance of a posterior mean from the truth, in posterior standard deviations.
 DISTANCE = 4.0
 LONGEST = 24

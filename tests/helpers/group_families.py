@@ -11,6 +11,7 @@ from scipy.integrate import quad
 from scipy.special import expit
 
 from helpers.small_groups import target_of
+from helpers.tiers import fast
 
 
 class Data(NamedTuple):
@@ -304,6 +305,13 @@ FAMILIES = {
     "correlated": correlated("poisson"),
     "correlated products": correlated("normal"),
 }
+#: Those whose rows or laws compile for longer than the others, and that others stand for.
+LONG = ("logistic effects", "discriminations", "two scales", "correlated products")
+
+
+def without_long(cases):
+    """Return cases, families and what else, as parameters; those of long families are slow."""
+    return fast(cases, [case for case in cases if case[0] not in LONG])
 
 
 def model_of(family, d, y):

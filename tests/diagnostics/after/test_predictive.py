@@ -76,7 +76,7 @@ MODELS = fast(
         mixture,
         vectors,
     ],
-    [in_data, censored, categories, of_another],
+    [in_data, censored, of_another],
 )
 
 

@@ -103,7 +103,7 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("name", fast(METHODS, ("TunaMH", "paper, delayed")))
+@pytest.mark.parametrize("name", fast(METHODS, ("TunaMH",)))
 def test_posterior_of_a_few_groups(name):
     method, settings, spelling = METHODS[name]
     with groups(spelling):
