@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -72,36 +72,85 @@ CHUNK = 65_536
 NO_SUPPORT = np.asarray(-np.inf), np.asarray(np.inf)
 
 
-def objection_of(
-    target: Target,
-    reference: Reference,
-    tables: AnyTables,
-    rng: np.random.Generator,
-    rows: np.ndarray | None = None,
-) -> str:
-    """Message about a bound violated by typical proposals, or ""; SettingError if a metric is < 0.
+class BoundedPosterior(NamedTuple):
+    """A posterior around a reference, with bounds of its rows."""
 
-    For stored data, evenly spaced rows out of `rows` (default: all) are checked.
-    """
-    for move in audited_moves(target, reference, tables, rng):
-        here, there, _ = move.ends
-        ratio, row = _largest_ratio(target, tables, move, rows)
-        if not ratio <= 1.0:
-            return violation_message(target, row, here, there, *exceeds_bound(ratio))
-    return ""
+    target: Target
+    reference: Reference
+    tables: AnyTables
 
+    def objection(self, rng: np.random.Generator, rows: np.ndarray | None = None) -> str:
+        """Message about a bound violated by typical proposals, or ""; SettingError if M < 0.
 
-def audited_moves(
-    target: Target, reference: Reference, tables: AnyTables, rng: np.random.Generator
-) -> Iterator[BoundedMove]:
-    """Typical proposals for an audit; fewer if bounds are derived and rows are many."""
-    moves = MAX_MOVES
-    if tables.verified:
-        evaluated = target.source.n_rows * target.evaluations
-        moves = int(np.clip(MAX_CHANGES // evaluated, 1, MAX_MOVES))
-    # Bounds matter inside the support only: elsewhere no rows are evaluated.
-    support = target.factorization.lower, target.factorization.upper
-    return islice(typical_moves(target, reference, tables, rng, support), moves)
+        For stored data, evenly spaced rows out of `rows` (default: all) are checked.
+        """
+        for move in self.audited_moves(rng):
+            here, there, _ = move.ends
+            ratio, row = self._largest_ratio(move, rows)
+            if not ratio <= 1.0:
+                return violation_message(self.target, row, here, there, *exceeds_bound(ratio))
+        return ""
+
+    def audited_moves(self, rng: np.random.Generator) -> Iterator[BoundedMove]:
+        """Typical proposals for an audit; fewer if bounds are derived and rows are many."""
+        moves, target = MAX_MOVES, self.target
+        if self.tables.verified:
+            evaluated = target.source.n_rows * target.evaluations
+            moves = int(np.clip(MAX_CHANGES // evaluated, 1, MAX_MOVES))
+        # Bounds matter inside the support only: elsewhere no rows are evaluated.
+        support = target.factorization.lower, target.factorization.upper
+        return islice(self.typical_moves(rng, support), moves)
+
+    def _largest_ratio(self, move: BoundedMove, rows: np.ndarray | None) -> tuple[float, int]:
+        """Largest ratio of a row's change to its bound in a proposal, and the row."""
+        target, tables = self.target, self.tables
+        if target.source.in_memory:
+            assert isinstance(tables, Tables)
+            return target.full_data.largest_ratio(move, tables.c[move.table])
+        if rows is None:
+            rows = target.spread(MAX_CHANGES)
+        elif rows.size > MAX_CHANGES:
+            rows = rows[np.linspace(0, rows.size - 1, MAX_CHANGES).astype(np.int64)]
+        # Compile row functions here once, instead of in every thread.
+        target.rows.space(move.order)
+        chunks = np.array_split(rows, -(-rows.size // CHUNK))
+        asked = [(chunk, SpreadIn(move, 0, NO_ROWS, n_top=1)) for chunk in chunks]
+        check = BoundCheck.by_tables(target, tables)
+        found = check.block_spreads(target.source, tables, asked, "Checking bounds")
+        pairs = zip(chunks, found, strict=True)
+        return max((own.ratio, int(chunk[own.row])) for chunk, own in pairs)
+
+    def seeded_moves(self) -> Iterator[BoundedMove]:
+        """Typical proposals that are the same in every preparation of a model."""
+        return self.typical_moves(np.random.default_rng(PREPARATION_SEED))
+
+    def sizes_of_many(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Product C M, C = Σ c_i, of each of `count` typical proposals; infinite without bounds."""
+        reference = self.reference
+        noise = rng.standard_normal((count, 2, reference.centre.size))
+        return sizes_between(self._arrays, reference, reference.centre + noise @ reference.factor.T)
+
+    def typical_moves(
+        self, rng: np.random.Generator, support: tuple[np.ndarray, np.ndarray] = NO_SUPPORT
+    ) -> Iterator[BoundedMove]:
+        """Proposals with bounds, among :data:`MAX_MOVES` pairs of draws from the normal density."""
+        arrays, reference = self._arrays, self.reference
+        for _ in range(MAX_MOVES):
+            noise = rng.standard_normal((2, reference.centre.size))
+            here, there = np.clip(reference.centre + noise @ reference.factor.T, *support)
+            _require_metric(self.tables, here, there)
+            best, m = table_of_move(arrays, reference, here, there)
+            ends, beta = (here, there, reference.centre), reference.inverse_temperature
+            if best >= 0:
+                yield BoundedMove(self.target.taylor_order, ends, best, m, beta)
+
+    @property
+    def _arrays(self) -> BoundTables:
+        tables = self.tables
+        arrays = tables.without_sampling_tables._replace(headers=tables.heads_of_drawn)
+        if tables.verified:
+            arrays = arrays._replace(unread=whitened_directions(self.target, self.reference))
+        return arrays
 
 
 def audited_parts(
@@ -133,66 +182,6 @@ def largest_of_parts(
     differences_of(target.space, ends, rows, differences, scales)
     differences[~inside[parts.elements].all(axis=1)] = 0.0
     return largest_of(differences, scales, ceilings, 1.0, target.inverse_temperature)
-
-
-def _largest_ratio(
-    target: Target, tables: AnyTables, move: BoundedMove, rows: np.ndarray | None
-) -> tuple[float, int]:
-    """Largest ratio of a row's change to its bound in a proposal, and the row."""
-    if target.source.in_memory:
-        assert isinstance(tables, Tables)
-        return target.full_data.largest_ratio(move, tables.c[move.table])
-    if rows is None:
-        rows = target.spread(MAX_CHANGES)
-    elif rows.size > MAX_CHANGES:
-        rows = rows[np.linspace(0, rows.size - 1, MAX_CHANGES).astype(np.int64)]
-    # Compile row functions here once, instead of in every thread.
-    target.rows.space(move.order)
-    asked = SpreadIn(move, 0, NO_ROWS, n_top=1)
-    chunks = np.array_split(rows, -(-rows.size // CHUNK))
-    check, questions = BoundCheck.by_tables(target, tables), [(chunk, asked) for chunk in chunks]
-    found = check.block_spreads(target.source, tables, questions, "Checking bounds")
-    return max((own.ratio, int(chunk[own.row])) for chunk, own in zip(chunks, found, strict=True))
-
-
-def seeded_moves(target: Target, reference: Reference, tables: AnyTables) -> Iterator[BoundedMove]:
-    """Typical proposals that are the same in every preparation of a model."""
-    return typical_moves(target, reference, tables, np.random.default_rng(PREPARATION_SEED))
-
-
-def sizes_of_many(
-    target: Target, reference: Reference, tables: AnyTables, rng: np.random.Generator, count: int
-) -> np.ndarray:
-    """Product C M, C = Σ c_i, for each of `count` typical proposals; infinite without bounds."""
-    noise = rng.standard_normal((count, 2, reference.centre.size))
-    ends = reference.centre + noise @ reference.factor.T
-    return sizes_between(_arrays(target, reference, tables), reference, ends)
-
-
-def typical_moves(
-    target: Target,
-    reference: Reference,
-    tables: AnyTables,
-    rng: np.random.Generator,
-    support: tuple[np.ndarray, np.ndarray] = NO_SUPPORT,
-) -> Iterator[BoundedMove]:
-    """Proposals with bounds, among :data:`MAX_MOVES` pairs of draws from a normal approximation."""
-    arrays = _arrays(target, reference, tables)
-    for _ in range(MAX_MOVES):
-        noise = rng.standard_normal((2, reference.centre.size))
-        here, there = np.clip(reference.centre + noise @ reference.factor.T, *support)
-        _require_metric(tables, here, there)
-        best, m = table_of_move(arrays, reference, here, there)
-        ends, beta = (here, there, reference.centre), reference.inverse_temperature
-        if best >= 0:
-            yield BoundedMove(target.taylor_order, ends, best, m, beta)
-
-
-def _arrays(target: Target, reference: Reference, tables: AnyTables) -> BoundTables:
-    arrays = tables.without_sampling_tables._replace(headers=tables.heads_of_drawn)
-    if tables.verified:
-        arrays = arrays._replace(unread=whitened_directions(target, reference))
-    return arrays
 
 
 def _require_metric(tables: AnyTables, here: np.ndarray, there: np.ndarray) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds, BlockTables
-from pymc_minibatch_mh.bounds.bound_check import exceeds_bound, objection_of, seeded_moves
+from pymc_minibatch_mh.bounds.bound_check import BoundedPosterior, exceeds_bound
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.jets import require_rules
 from pymc_minibatch_mh.bounds.over_nodes import NodeBoundsPass
@@ -65,15 +65,10 @@ class BoundSource(ABC):
         return tables.headers[0, KIND] not in (CONSTANT, ENDS)
 
     def audit(
-        self,
-        target: Target,
-        reference: Reference,
-        tables: AnyTables,
-        rng: np.random.Generator,
-        rows: np.ndarray | None = None,
+        self, bounded: BoundedPosterior, rng: np.random.Generator, rows: np.ndarray | None = None
     ) -> str:
         """Description of a row that exceeds its bound in typical proposals; else ""."""
-        return objection_of(target, reference, tables, rng, rows)
+        return bounded.objection(rng, rows)
 
     def excess(self, ratio: float) -> tuple[str, str]:
         """Phrases of an error message: how far a row exceeds its bound, and the setting's name."""
@@ -164,5 +159,5 @@ def with_heavy_rows(target: Target, reference: Reference, tables: Tables) -> Tab
     """Tables in which influential rows are always evaluated; unchanged without a mode search."""
     if target.covariance is not None:
         return tables
-    heavy = heavy_rows(tables, seeded_moves(target, reference, tables))
+    heavy = heavy_rows(tables, BoundedPosterior(target, reference, tables).seeded_moves())
     return tables.reading_always(np.union1d(tables.heavy, heavy)) if heavy.size else tables

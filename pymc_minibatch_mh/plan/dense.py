@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from pymc_minibatch_mh.bounds.block_tables import BlockTables
-from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED, seeded_moves, sizes_of_many
+from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED, BoundedPosterior
 from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.compiled.graphs import term_names
@@ -146,10 +146,13 @@ class DensePlan(Plan):
     @cached_property
     def typical_sizes(self) -> list[float]:
         """Expected draws C M at χ = 0 of typical bounded proposals; C omits influential rows."""
+        totals = self._bounded.tables.heads_of_drawn[:, TOTAL]
+        return [float(totals[x.table] * x.m) for x in self._bounded.seeded_moves()]
+
+    @property
+    def _bounded(self) -> BoundedPosterior:
         assert self.tables is not None
-        totals = self.tables.heads_of_drawn[:, TOTAL]
-        moves = seeded_moves(self.target, self.reference, self.tables)
-        return [float(totals[move.table] * move.m) for move in moves]
+        return BoundedPosterior(self.target, self.reference, self.tables)
 
     @cached_property
     def scale_conditional(self) -> ScaleConditional | None:
@@ -302,8 +305,7 @@ class DensePlan(Plan):
         if forecast is not None:
             require_few(forecast(rng), self, most_drawn)
             return
-        assert self.tables is not None
-        sizes = sizes_of_many(self.target, self.reference, self.tables, rng, MOVES)
+        sizes = self._bounded.sizes_of_many(rng, MOVES)
         # A proposal without a bound evaluates all rows, even if `most_drawn` is infinite.
         few = (sizes <= most_drawn) & (sizes < np.inf)
         require_few(int(np.count_nonzero(~few)), self)
@@ -313,7 +315,7 @@ class DensePlan(Plan):
         if self.tables is None:
             return ""
         source, rng = self.requirements.bounds or DerivedBounds(), np.random.default_rng(seed)
-        return source.audit(self.target, self.reference, self.tables, rng, rows)
+        return source.audit(self._bounded, rng, rows)
 
     def _without_measurements(self) -> Self:
         nothing: dict[str, Any] = dict.fromkeys(("calibration", "heavy", "tables", "violation"))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
-from pymc_minibatch_mh.bounds.bound_check import CHUNK, audited_moves, violation_message
+from pymc_minibatch_mh.bounds.bound_check import CHUNK, BoundedPosterior, violation_message
 from pymc_minibatch_mh.bounds.bounds_pass import best_cuts, trial_rows
 from pymc_minibatch_mh.bounds.geometry import box_of_support
 from pymc_minibatch_mh.bounds.jets import Jets, require_rules
@@ -185,19 +185,14 @@ class RangeSource(BoundSource):
         return bool(tables.headers[0, KIND] == CONSTANT)
 
     def audit(
-        self,
-        target: Target,
-        reference: Reference,
-        tables: AnyTables,
-        rng: np.random.Generator,
-        rows: np.ndarray | None = None,
+        self, bounded: BoundedPosterior, rng: np.random.Generator, rows: np.ndarray | None = None
     ) -> str:
         """Description of the first observation outside its range in audited proposals, or ""."""
-        assert isinstance(tables, Tables)
-        for move in audited_moves(target, reference, tables, rng):
+        target = bounded.target
+        for move in bounded.audited_moves(rng):
             *both_ends, centre = move.ends
             for position in both_ends:
-                ratio, row = _furthest_out(target, reference, tables, position)
+                ratio, row = _furthest_out(*bounded, position)
                 if not ratio <= 1.0:
                     return violation_message(target, row, centre, position, *self.excess(ratio))
         return ""
@@ -234,9 +229,10 @@ class UserRanges(RangeSource, UserSource):
 
 
 def _furthest_out(
-    target: Target, reference: Reference, tables: Tables, position: np.ndarray
+    target: Target, reference: Reference, tables: AnyTables, position: np.ndarray
 ) -> tuple[float, int]:
     """Largest distance of a row from the middle of its range, in half widths, and that row."""
+    assert isinstance(tables, Tables)
     beta = reference.inverse_temperature
     largest, worst = 0.0, 0
     for first in range(0, target.source.n_rows, CHUNK):

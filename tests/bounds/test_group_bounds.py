@@ -11,7 +11,7 @@ from scipy.special import chdtri
 from helpers.group_families import FAMILIES, made, without_long
 from helpers.small_groups import target_of
 from pymc_minibatch_mh.bounds import bound_check, over_nodes
-from pymc_minibatch_mh.bounds.bound_check import audited_moves
+from pymc_minibatch_mh.bounds.bound_check import BoundedPosterior
 from pymc_minibatch_mh.bounds.over_nodes import (
     ACROSS,
     ENDS_OF_SLABS,
@@ -315,7 +315,7 @@ def test_an_audit_evaluates_no_more_rows_of_groups_than_other_rows(moves, monkey
     _, tables = bounded(target, reference)
     most = moves * N * target.group_rows.nodes.z.shape[2] + 1
     monkeypatch.setattr(bound_check, "MAX_CHANGES", most)
-    audited = audited_moves(target, reference, tables, np.random.default_rng(1))
+    audited = BoundedPosterior(target, reference, tables).audited_moves(np.random.default_rng(1))
     assert len(list(audited)) == moves
 
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import trapezoid
 
 from pymc_minibatch_mh import ConfidenceMH, TunaMH, sample
+from pymc_minibatch_mh.bounds.bound_check import BoundedPosterior
 from pymc_minibatch_mh.bounds.bounds_pass import (
     MOST_UNBOUNDED,
     MOST_UNBOUNDED_IN_TRIAL,
@@ -123,7 +124,7 @@ def test_regions_are_worth_their_rows_or_not():
 def test_influential_rows_are_added_to_those_without_a_bound(monkeypatch):
     tables = around_zero(poles(apart([0.001]))).tables()
     monkeypatch.setattr(bound_sources, "heavy_rows", lambda *_: np.array([7]))
-    monkeypatch.setattr(bound_sources, "seeded_moves", lambda *_: [])
+    monkeypatch.setattr(BoundedPosterior, "seeded_moves", lambda _: [])
     target = type("Target", (), {"covariance": None})()
     tables_of_step = bound_sources.with_heavy_rows(target, None, tables)
     np.testing.assert_array_equal(tables_of_step.heavy, [0, 7])

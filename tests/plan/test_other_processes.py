@@ -15,6 +15,7 @@ from helpers.altered import with_prepared
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.bounds import bound_check
 from pymc_minibatch_mh.bounds import tables as shipping
+from pymc_minibatch_mh.bounds.bound_check import BoundedPosterior
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.data.files import MappedArrays
 from pymc_minibatch_mh.native.bound_tables import RADIUS, TOTAL
@@ -118,12 +119,12 @@ def with_small_regions():
 def test_sizes_are_those_of_moves_one_by_one(monkeypatch):
     monkeypatch.setattr(bound_check, "MAX_MOVES", 200)
     prepared = with_small_regions()
-    parts = prepared.target, prepared.reference, prepared.tables
+    bounded = BoundedPosterior(prepared.target, prepared.reference, prepared.tables)
     totals = prepared.tables.headers[:, TOTAL]
-    moves = bound_check.typical_moves(*parts, np.random.default_rng(3))
+    moves = bounded.typical_moves(np.random.default_rng(3))
     expected = [totals[move.table] * move.m for move in moves]
     assert 20 < len(expected) < 180
-    found = bound_check.sizes_of_many(*parts, np.random.default_rng(3), 200)
+    found = bounded.sizes_of_many(np.random.default_rng(3), 200)
     np.testing.assert_allclose(found[np.isfinite(found)], expected, rtol=1e-12)
 
 
