@@ -289,7 +289,7 @@ class BoundsPass(RowPass):
         """
         function, copied = self._functions[k], self._copy.lines.shape[0] > 0
         labelled = self._groups is not None and self._groups.labels.size > 0
-        place = self.geometry(function, data, directions=copied or labelled)
+        place = self.geometry(data, directions=copied or labelled)
         if labelled:
             self._label_rows(function, first, place)
         if copied:
@@ -297,7 +297,7 @@ class BoundsPass(RowPass):
             self.kind.pack(self._copy, lines, data, place, radii)
         result = np.empty((len(radii), 2, data.rows.size), dtype=np.float32)
         for number, radius in enumerate(radii):
-            pair = self.kind.bounds(function, data, place, radius, plans[number][k])
+            pair = self.kind.bounds(data, place, radius, plans[number][k])
             for kind, c in enumerate(pair):
                 result[number, kind] = rounded_up(c)
         return result
@@ -305,8 +305,8 @@ class BoundsPass(RowPass):
     def _unbounded_error(self, row: int, radius: float) -> BoundsError:
         function, row = self._term_of(row)
         data = RowData(function, np.array([row]))
-        boxes = self.kind.boxes(function, self.geometry(function, data), radius)
-        return explain_unbounded(function, data, boxes, self.order, row, self._names)
+        boxes = self.kind.boxes(data, self.geometry(data), radius)
+        return explain_unbounded(data, boxes, self.order, row, self._names)
 
 
 def _total(c: Array, rows: np.ndarray) -> float:
@@ -355,7 +355,7 @@ class _Trial:
         self._owner = owner
         self._function = function
         self._data = trial_rows(function)
-        self._place = owner.geometry(function, self._data)
+        self._place = owner.geometry(self._data)
         self.whole = (1,) * len(function.arguments)
         # For nonlinear mixtures cuts tighten the joint bound only, so it alone decides on them.
         mixed = is_nonlinear_mixture(function) and use_joint_bound(function, owner.order)
@@ -369,7 +369,7 @@ class _Trial:
         key = (radius, pieces, by_parts, self.reads_unbounded)
         if key not in self._totals:
             along, together = self._owner.kind.bounds(
-                self._function, self._data, self._place, radius, pieces, by_parts=by_parts
+                self._data, self._place, radius, pieces, by_parts=by_parts
             )
             best = np.broadcast_to(np.fmin(along, together), self._data.rows.shape)
             if self.reads_unbounded and np.isinf(best).mean() <= MOST_UNBOUNDED:
@@ -385,7 +385,7 @@ class _Trial:
 
     def unbounded(self, radius: float) -> np.ndarray:
         """Trial rows without a bound over a region, numbered within their term."""
-        pair = self._owner.kind.bounds(self._function, self._data, self._place, radius, self.whole)
+        pair = self._owner.kind.bounds(self._data, self._place, radius, self.whole)
         best = np.broadcast_to(np.fmin(*pair), self._data.rows.shape)
         return self._data.rows[~np.isfinite(best)]
 

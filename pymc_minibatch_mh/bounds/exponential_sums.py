@@ -169,19 +169,14 @@ def log_sum_bounds(
 
 
 def mixture_bounds(
-    function: RowFunction,
-    terms: Sequence[Expr],
-    data: RowData,
-    place: Geometry,
-    radius: float,
-    order: int,
+    terms: Sequence[Expr], data: RowData, place: Geometry, radius: float, order: int
 ) -> Array:
     """Bounds c̃_i, for β = 1, of the log of a sum of exponentials of nonlinear functions."""
     rows = data.rows.size
     if radius == np.inf:
         return np.full(rows, np.inf)
     orders = range(2, order + 1)
-    sizes = [[_derivative_size(function, x, data, place, radius, n) for x in terms] for n in orders]
+    sizes = [[_derivative_size(x, data, place, radius, n) for x in terms] for n in orders]
     bends = np.stack(sizes[0], axis=1)
     found = moment_bounds(_curved_exponents(terms, data, place, radius * bends), radius)
     if order == 2:
@@ -194,11 +189,11 @@ def mixture_bounds(
 
 
 def _derivative_size(
-    function: RowFunction, term: Expr, data: RowData, place: Geometry, radius: float, order: int
+    term: Expr, data: RowData, place: Geometry, radius: float, order: int
 ) -> Array:
     """Bound of a derivative of an exponent along any direction."""
     whole = (1,) * len(place.norms)
-    found = derivative_suprema(function, data, place.argument_boxes(radius), order, whole, term)
+    found = derivative_suprema(data, place.argument_boxes(radius), order, whole, term)
     along, together = pair_of(found, place, order, 1.0)
     return np.broadcast_to(np.fmin(along, together), data.rows.size)
 
@@ -292,14 +287,14 @@ def is_nonlinear_mixture(function: RowFunction) -> bool:
     return any(part.mixture for part in parts_of_branches(function.exprs, function.root))
 
 
-def softmax_units(function: RowFunction, data: RowData, geometry: Geometry) -> Array:
+def softmax_units(data: RowData, geometry: Geometry) -> Array:
     """Numbers g of rows of a softmax: third derivatives are <= g³ |a| |b| |c| at every position.
 
     The directions are in the whitened coordinates of `geometry`, whose centres are not used.
     With one coordinate, g is for the direction that a single effect moves all exponents in.
     """
     total = np.zeros(data.rows.size)
-    for log_sum, rows in _rows_by_log_sum(list(_branches_of(function, data))):
+    for log_sum, rows in _rows_by_log_sum(list(_branches_of(data))):
         some = data.part(rows)
         factor = np.abs(_sum_of_products(log_sum.factor, some)[0])
         distances = _linear_exponents(log_sum, some, geometry.part(rows)).distances()
@@ -307,17 +302,12 @@ def softmax_units(function: RowFunction, data: RowData, geometry: Geometry) -> A
     return np.asarray(np.cbrt(total) * ROUNDED)
 
 
-def pair_by_parts(
-    function: RowFunction, data: RowData, place: Geometry, region: Region
-) -> tuple[Array, Array]:
+def pair_by_parts(data: RowData, place: Geometry, region: Region) -> tuple[Array, Array]:
     """Bounds c_i and c̃_i of some rows as sums over the summands of their log-likelihood."""
-    total, branches = (
-        _over_states(function, data, place, region),
-        list(_branches_of(function, data)),
-    )
+    total, branches = _over_states(data, place, region), list(_branches_of(data))
     for rows, some, parts in branches:
         if parts.mixture or parts.others:
-            total[:, rows] += _bounds_of_sum(function, parts, some, place.part(rows), region)
+            total[:, rows] += _bounds_of_sum(parts, some, place.part(rows), region)
     for log_sum, rows in _rows_by_log_sum(branches):
         some = data.part(rows)
         pair = log_sum_bounds(log_sum, some, place.part(rows), region.radius, region.order)
@@ -325,9 +315,9 @@ def pair_by_parts(
     return total[0], total[1]
 
 
-def _over_states(function: RowFunction, data: RowData, geometry: Geometry, region: Region) -> Array:
+def _over_states(data: RowData, geometry: Geometry, region: Region) -> Array:
     """Bounds c_i and c̃_i, shape (2, rows), of branches with log-sums over states; others have 0."""
-    total = np.zeros((2, data.rows.size))
+    function, total = data.function, np.zeros((2, data.rows.size))
     for rows, some, branch in branches_by_data(function.root, data):
         split = split_states(function.exprs, branch)
         if split is not None:
@@ -338,11 +328,12 @@ def _over_states(function: RowFunction, data: RowData, geometry: Geometry, regio
     return total
 
 
-def _branches_of(function: RowFunction, data: RowData) -> Iterator[Branch]:
+def _branches_of(data: RowData) -> Iterator[Branch]:
     """Row indices, row data and nonlinear summands of branches on data without sums over states."""
-    for rows, some, branch in branches_by_data(function.root, data):
-        if split_states(function.exprs, branch) is None:
-            yield rows, some, nonlinear_parts(function.exprs, branch)
+    exprs = data.function.exprs
+    for rows, some, branch in branches_by_data(data.function.root, data):
+        if split_states(exprs, branch) is None:
+            yield rows, some, nonlinear_parts(exprs, branch)
 
 
 def _rows_by_log_sum(branches: Sequence[Branch]) -> Iterator[tuple[LogSum, Places]]:
@@ -361,17 +352,15 @@ def _along_and_together(together: Array, order: int) -> Array:
     return np.stack([together / least_directional(order), together])
 
 
-def _bounds_of_sum(
-    function: RowFunction, parts: NonlinearParts, data: RowData, place: Geometry, region: Region
-) -> Array:
+def _bounds_of_sum(parts: NonlinearParts, data: RowData, place: Geometry, region: Region) -> Array:
     """Bounds c_i and c̃_i of nonlinear mixtures or of other summands, shape (2, rows)."""
     if parts.mixture:
-        found = mixture_bounds(function, parts.mixture, data, place, region.radius, region.order)
+        found = mixture_bounds(parts.mixture, data, place, region.radius, region.order)
         return _along_and_together(found * region.inverse_temperature, region.order)
     rest = parts.others[0]
     if len(parts.others) > 1:
-        rest = function.exprs.node(scalar.add, parts.others)
+        rest = data.function.exprs.node(scalar.add, parts.others)
     boxes = place.argument_boxes(region.radius)
-    largest = derivative_suprema(function, data, boxes, region.order, region.pieces, rest)
+    largest = derivative_suprema(data, boxes, region.order, region.pieces, rest)
     pair = pair_of(largest, place, region.order, region.inverse_temperature)
     return np.stack([np.broadcast_to(c, data.rows.size) for c in pair])

@@ -178,14 +178,15 @@ def largest_eigenvalue(pairs: Mapping[tuple[int, int], Array], size: int) -> Arr
 
 
 def geometry_of_rows(
-    function: RowFunction, data: RowData, centre: Array, factor: Array, *, directions: bool = False
+    data: RowData, centre: Array, factor: Array, *, directions: bool = False
 ) -> Geometry:
     """Geometry of some rows around a centre, in the metric of the `factor` L, L Lᵀ = A⁻¹.
 
     Whitened gradients are included if `directions`, or if there are several linear predictors.
     """
+    function = data.function
     directions |= len(function.arguments) > 1
-    found = evaluate_predictors(data.function, data.rows, centre, factor, directions=directions)
+    found = evaluate_predictors(function, data.rows, centre, factor, directions=directions)
     # Rounding errors are relative to the sum of |products|, which may exceed |sum of products|.
     slacks, norms = RELATIVE * found.sizes, found.norms * (1.0 + RELATIVE)
     kept = [0 if form.is_global else slice(None) for form in function.arguments]
@@ -211,12 +212,10 @@ def within_support(
     return result
 
 
-def box_of_support(
-    function: RowFunction, data: RowData, lower: Array, upper: Array
-) -> list[Interval]:
+def box_of_support(data: RowData, lower: Array, upper: Array) -> list[Interval]:
     """Intervals of the linear predictors over a box of positions, whose ends may be infinite."""
     result = []
-    for form in function.arguments:
+    for form in data.function.arguments:
         matrix = data.coefficients(form, lower.size)
         total = Interval.point(np.zeros(matrix.shape[0]))
         for k in np.flatnonzero(np.any(matrix != 0.0, axis=0)):

@@ -39,7 +39,7 @@ from pymc_minibatch_mh.native.whitened_copy import HEAD, WhitenedCopy
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Smooth bounds of some rows of a term.
-SmoothBounds = Callable[[RowFunction, RowData, Geometry], Array]
+SmoothBounds = Callable[[RowData, Geometry], Array]
 #: Maximum number of regions. In the whitened copy (J, H) of each region, and before them ρ, follow
 #: a row's direction, in numbers of `FLOAT` bytes.
 MAX_TABLES, FLOAT = 4, np.dtype(np.float32).itemsize
@@ -83,7 +83,6 @@ class KinkedRows(SmoothRows):
 
     def bounds(
         self,
-        function: RowFunction,
         data: RowData,
         geometry: Geometry,
         radius: float,
@@ -93,20 +92,18 @@ class KinkedRows(SmoothRows):
     ) -> tuple[Array, Array]:
         """Bounds c_i of some rows, twice; `by_parts` as for smooth rows."""
 
-        def smooth(branch: RowFunction, some: RowData, of_some: Geometry) -> Array:
+        def smooth(branch: RowData, of_branch: Geometry) -> Array:
             bounds = super(KinkedRows, self).bounds
-            return np.fmin(*bounds(branch, some, of_some, radius, pieces, by_parts=by_parts))
+            return np.fmin(*bounds(branch, of_branch, radius, pieces, by_parts=by_parts))
 
-        beyond = self._beyond(function, data, geometry, radius)
-        along = bounds_across(smooth, function, data, geometry, self._order, beyond, radius)
+        beyond = self._beyond(data, geometry, radius)
+        along = bounds_across(smooth, data, geometry, self._order, beyond, radius)
         return along, along
 
-    def _beyond(
-        self, function: RowFunction, data: RowData, geometry: Geometry, radius: float
-    ) -> list[Beyond]:
+    def _beyond(self, data: RowData, geometry: Geometry, radius: float) -> list[Beyond]:
         """Kinks of some rows in a region."""
-        boxes, beta = self.boxes(function, geometry, radius), self._reference.inverse_temperature
-        return beyond_kinks(function, data, geometry, boxes, radius, beta)
+        boxes, beta = self.boxes(data, geometry, radius), self._reference.inverse_temperature
+        return beyond_kinks(data, geometry, boxes, radius, beta)
 
     def copied_directions(self, functions: Sequence[RowFunction]) -> int:
         """One direction of each row: to its kink."""
@@ -125,7 +122,7 @@ class KinkedRows(SmoothRows):
         radii: Sequence[float],
     ) -> None:
         """Write directions of rows to their kinks, distances, and slopes and jumps by region."""
-        beyond = [self._beyond(data.function, data, geometry, radius) for radius in radii]
+        beyond = [self._beyond(data, geometry, radius) for radius in radii]
         if not beyond[-1]:
             lines[:] = 0
             return
@@ -145,7 +142,6 @@ class KinkedRows(SmoothRows):
 
 def bounds_across(
     smooth: SmoothBounds,
-    function: RowFunction,
     data: RowData,
     geometry: Geometry,
     order: int,
@@ -153,27 +149,26 @@ def bounds_across(
     radius: float,
 ) -> Array:
     """Bounds c_i of some rows, for remainders of an order less by 1 than `order`."""
-    at_centre = _bounds_at_centre(smooth, function, data, geometry)
+    at_centre = _bounds_at_centre(smooth, data, geometry)
     scale = radius ** (order - 1) / factorial(order) * (1.0 + RELATIVE)
     with np.errstate(invalid="ignore"):
         scaled = np.where(at_centre > 0.0, at_centre * scale, 0.0)
     return sum((kink.c for kink in beyond), start=scaled)
 
 
-def _bounds_at_centre(
-    smooth: SmoothBounds, function: RowFunction, data: RowData, geometry: Geometry
-) -> Array:
+def _bounds_at_centre(smooth: SmoothBounds, data: RowData, geometry: Geometry) -> Array:
     """Bounds of the branch that each row takes at the centre, or of both if that is not known."""
+    function = data.function
     if not kinks_of(function.exprs, function.root):
-        return np.broadcast_to(smooth(function, data, geometry), data.rows.shape)
+        return np.broadcast_to(smooth(data, geometry), data.rows.shape)
     condition, *branches = function.root.inputs
     middle = _value_at_centre(condition, data, geometry)
     result = np.zeros(data.rows.size)
     for branch, taken in zip(branches, (middle.hi >= 0.0, middle.lo <= 0.0), strict=True):
         rows = np.flatnonzero(np.broadcast_to(taken, result.shape))
         if rows.size:
-            part = replace(function, root=branch)
-            c = _bounds_at_centre(smooth, part, data.part(rows), geometry.part(rows))
+            part = RowData(replace(function, root=branch), data.rows[rows])
+            c = _bounds_at_centre(smooth, part, geometry.part(rows))
             result[rows] = np.maximum(result[rows], c)
     return result
 
@@ -184,18 +179,13 @@ def _value_at_centre(condition: Expr, data: RowData, geometry: Geometry) -> Inte
 
 
 def beyond_kinks(
-    function: RowFunction,
-    data: RowData,
-    geometry: Geometry,
-    boxes: list[Interval],
-    radius: float,
-    beta: float,
+    data: RowData, geometry: Geometry, boxes: list[Interval], radius: float, beta: float
 ) -> list[Beyond]:
     """Kinks of some rows in a region, where linear predictors are within `boxes`."""
-    ones, result = (1,) * len(boxes), []
+    function, ones, result = data.function, (1,) * len(boxes), []
 
     def steepness(part: Expr) -> Array:
-        slopes = derivative_suprema(function, data, boxes, 1, ones, part)
+        slopes = derivative_suprema(data, boxes, 1, ones, part)
         return directional_bound(times_norms(slopes, geometry.norms), 1.0)
 
     for kink in kinks_of(function.exprs, function.root):

@@ -188,30 +188,26 @@ class _RowBounds:
         return RowData(self._functions[read.term], start + some)
 
     def _of_softmax(self, read: Read, some: np.ndarray) -> tuple[Array, Array]:
-        function, part = self._functions[read.term], read.of_rows(some)
-        data = self._data_of(read, some)
+        data, part = self._data_of(read, some), read.of_rows(some)
         moved = self._rows.argument_directions(part, self._fixed, self._response)
-        border = softmax_units(function, data, _geometry_along(moved))
-        weights = [
-            softmax_units(function, data, _geometry_along(z[..., None])) for z in part.weights
-        ]
+        border = softmax_units(data, _geometry_along(moved))
+        weights = [softmax_units(data, _geometry_along(z[..., None])) for z in part.weights]
         # Effects that move one predictor along one direction add up with their signs.
         signs = np.sign(part.weights.sum(axis=1)) if self.signed else 1.0
         return border, signs * np.reshape(weights, part.numbers.shape)
 
     def _of_rows(self, read: Read, some: np.ndarray, pieces: Sequence[int]) -> tuple[Array, Array]:
-        function, part = self._functions[read.term], read.of_rows(some)
-        data = self._data_of(read, some)
+        data, part = self._data_of(read, some), read.of_rows(some)
         norms, reach, typical = self._argument_norms(part)
-        boxes = self._argument_boxes(function, part, reach)
-        bounded = derivative_suprema(function, data, boxes, 3, pieces)
+        boxes = self._argument_boxes(data.function, part, reach)
+        bounded = derivative_suprema(data, boxes, 3, pieces)
         units = np.zeros(typical.shape)
         for index, largest in bounded.items():
             whole = np.prod([typical[a] for a in index], axis=0) * largest
             if not np.isfinite(whole).all():
-                row = int(data.rows[np.flatnonzero(~np.isfinite(whole))[0]])
-                one = RowData(function, np.array([row]))
-                raise explain_unbounded(function, one, boxes, 3, row, self._names)
+                first = np.flatnonzero(~np.isfinite(whole))[:1]
+                row = int(data.rows[first[0]])
+                raise explain_unbounded(data.part(first), boxes, 3, row, self._names)
             for a in index:
                 units[a] = np.maximum(units[a], np.cbrt(whole))
         units = np.divide(units, typical, out=np.zeros_like(units), where=typical > 0.0)

@@ -24,11 +24,10 @@ from pymc_minibatch_mh.bounds.jets import Index, Jets
 from pymc_minibatch_mh.expressions.graph import Expr
 from pymc_minibatch_mh.expressions.patterns import is_a
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
-from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
+from pymc_minibatch_mh.structure.row_function import RowData
 
 
 def derivative_suprema(
-    function: RowFunction,
     data: RowData,
     boxes: Sequence[Interval],
     order: int,
@@ -44,7 +43,7 @@ def derivative_suprema(
     result: dict[Index, Array] = {}
     cuts = [cut_interval(box, count) for box, count in zip(boxes, pieces, strict=True)]
     for piece in product(*cuts):
-        found = _largest_derivatives(data, piece, order, part or function.root)
+        found = _largest_derivatives(data, piece, order, part or data.function.root)
         for index, largest in found.items():
             known = result.get(index)
             result[index] = largest if known is None else np.maximum(known, largest)

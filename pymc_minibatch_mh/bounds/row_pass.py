@@ -33,12 +33,10 @@ class RowPass:
         self._names = names
         self._functions, self._reference, self._support = functions, reference, support
 
-    def geometry(
-        self, function: RowFunction, data: RowData, *, directions: bool = False
-    ) -> Geometry:
+    def geometry(self, data: RowData, *, directions: bool = False) -> Geometry:
         """Centres, norms and directions of the linear predictors of some rows."""
         centre, factor = self._reference.centre, self._reference.factor
-        return geometry_of_rows(function, data, centre, factor, directions=directions)
+        return geometry_of_rows(data, centre, factor, directions=directions)
 
     def _fill_rows(
         self, result: np.ndarray, enclosed: Callable[[int, int, RowData], np.ndarray]

@@ -41,9 +41,9 @@ class SmoothRows:
         self._reference, self._support = reference, support
         self._order = reference.order + 1
 
-    def boxes(self, function: RowFunction, geometry: Geometry, radius: float) -> list[Interval]:
+    def boxes(self, data: RowData, geometry: Geometry, radius: float) -> list[Interval]:
         """Intervals of the linear predictors over a trust region."""
-        return within_support(function, geometry.argument_boxes(radius), *self._support)
+        return within_support(data.function, geometry.argument_boxes(radius), *self._support)
 
     def move_size(self, length: float) -> float:
         """Size M of a proposal between two positions of this distance from the centre."""
@@ -61,7 +61,6 @@ class SmoothRows:
 
     def bounds(
         self,
-        function: RowFunction,
         data: RowData,
         geometry: Geometry,
         radius: float,
@@ -70,21 +69,21 @@ class SmoothRows:
         by_parts: bool = True,
     ) -> tuple[Array, Array]:
         """Bounds c_i and c̃_i of some rows; `by_parts` tries separate bounds of summands, too."""
-        order = self._order
+        function, order = data.function, self._order
         beta = self._reference.inverse_temperature
         region = Region(radius, order, pieces, beta)
         along = together = np.full((), np.inf)
         if use_joint_bound(function, order):
-            boxes = self.boxes(function, geometry, radius)
+            boxes = self.boxes(data, geometry, radius)
             if radius == np.inf and order == 1:
-                boxes = box_of_support(function, data, *self._support)
-            found = derivative_suprema(function, data, boxes, order, pieces)
+                boxes = box_of_support(data, *self._support)
+            found = derivative_suprema(data, boxes, order, pieces)
             along, together = pair_of(found, geometry, order, beta)
         if function.composition is not None and order > 1 and radius < np.inf:
             pair = self._composed_bounds(function.composition, data, geometry, region)
             along, together = np.fmin(along, pair[0]), np.fmin(together, pair[1])
         if by_parts and use_sum_bound(function, order):
-            pair = pair_by_parts(function, data, geometry, region)
+            pair = pair_by_parts(data, geometry, region)
             along, together = np.fmin(along, pair[0]), np.fmin(together, pair[1])
         if order == 1:
             along = together = np.fmin(along, together)
@@ -94,7 +93,7 @@ class SmoothRows:
         self, split: Composition, data: RowData, geometry: Geometry, region: Region
     ) -> tuple[Array, Array]:
         """Bounds of rows by the chain rule for functions of sums of many linear predictors."""
-        boxes = self.boxes(data.function, geometry, region.radius)
+        boxes = self.boxes(data, geometry, region.radius)
         composed = ComposedBounds(data, geometry, boxes, region.radius)
         together = region.inverse_temperature * composed.size(split, self._order)
         return together / least_directional(self._order), together
@@ -117,7 +116,7 @@ class SmoothRows:
         for function in functions:
             first = RowData(function, np.zeros(1, dtype=np.int64))
             centre, factor = self._reference.centre, self._reference.factor
-            place = geometry_of_rows(function, first, centre, factor, directions=True)
+            place = geometry_of_rows(first, centre, factor, directions=True)
             pairs = zip(function.arguments, place.whitened, strict=True)
             lines += [w[0] for form, w in pairs if form.is_global]
         basis = np.reshape(lines, (-1, self._reference.size)).copy()

@@ -40,20 +40,15 @@ CHECKED = (
 
 
 def explain_unbounded(
-    function: RowFunction,
-    data: RowData,
-    boxes: Sequence[Interval],
-    order: int,
-    row: int,
-    names: Sequence[str] = (),
+    data: RowData, boxes: Sequence[Interval], order: int, row: int, names: Sequence[str] = ()
 ) -> BoundsError:
     """Error about the first operation with unbounded derivatives in a row.
 
     `names` are those of all coordinates.
     """
-    jets = Jets(data, boxes, order)
+    function, jets = data.function, Jets(data, boxes, order)
     culprit = first_unbounded(function.root, lambda expr: are_bounded(jets.of(expr).values()))
-    lower = _lower_order(function, data, boxes, order)
+    lower = _lower_order(data, boxes, order)
     if culprit is not None and _is_between(culprit):
         return _overlap_error(function, culprit, lower, row, names)
     smooth = ""
@@ -92,12 +87,10 @@ def join_words(words: Iterable[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _lower_order(
-    function: RowFunction, data: RowData, boxes: Sequence[Interval], order: int
-) -> str:
+def _lower_order(data: RowData, boxes: Sequence[Interval], order: int) -> str:
     """Advice about a lower order of control variates at which a row has a bound, or ""."""
     for lower in range(order - 1, 0, -1):
-        jet = Jets(data, boxes, lower).of(function.root)
+        jet = Jets(data, boxes, lower).of(data.function.root)
         if are_bounded(value for index, value in jet.items() if len(index) == lower):
             return f" use taylor_order={lower - 1},"
     return ""

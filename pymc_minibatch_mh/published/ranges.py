@@ -29,7 +29,6 @@ from pymc_minibatch_mh.bounds.unbounded import are_bounded, first_unbounded, wor
 from pymc_minibatch_mh.bounds.user_bounds import numbers_per_row
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import BoundsError, SettingError
-from pymc_minibatch_mh.expressions.graph import Expr
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
 from pymc_minibatch_mh.native.bound_tables import KIND
 from pymc_minibatch_mh.native.moves import CONSTANT
@@ -61,19 +60,17 @@ class RangesPass(RowPass):
         report_stage(BOUNDING)
         pieces = [_best_pieces(function, self._support) for function in self._functions]
         ends = np.empty((2, self._n_rows))
-        self._fill_rows(ends, lambda k, _, data: self._ends_of(self._functions[k], data, pieces[k]))
+        self._fill_rows(ends, lambda k, _, data: self._ends_of(data, pieces[k]))
         bounded = np.isfinite(ends).all(axis=0)
         if not bounded.all():
             raise _without_range(*self._term_of(int(np.argmin(bounded))), self._support)
         widened = self._reference.inverse_temperature * (1.0 + RELATIVE)
         return table_of_ranges(*(widened * ends), verified=True)
 
-    def _ends_of(self, function: RowFunction, data: RowData, pieces: Sequence[int]) -> np.ndarray:
+    def _ends_of(self, data: RowData, pieces: Sequence[int]) -> np.ndarray:
         """Lower (<= 0) and upper (>= 0) limits of ℓ_i(θ) - ℓ_i(θ̂), shape (2, n)."""
-        whole = _enclose_rows(function, data, pieces, self._support)
-        relative = whole - _enclose_expression(
-            data, self.geometry(function, data).argument_boxes(0.0), function.root
-        )
+        whole = _enclose_rows(data, pieces, self._support)
+        relative = whole - _enclose_over(data, self.geometry(data).argument_boxes(0.0))
         ends = np.minimum(relative.lo, 0.0), np.maximum(relative.hi, 0.0)
         return np.stack([np.broadcast_to(end, data.rows.shape) for end in ends])
 
@@ -82,21 +79,17 @@ def _require_ranges(functions: Sequence[RowFunction], support: tuple[Array, Arra
     """Raise BoundsError before the mode search if one of a few trial observations has no range."""
     for function in functions:
         data = trial_rows(function)
-        enclosure = _enclose_rows(function, data, _best_pieces(function, support), support)
+        enclosure = _enclose_rows(data, _best_pieces(function, support), support)
         bounded = np.broadcast_to(np.isfinite(enclosure.width), data.rows.shape)
         if not bounded.all():
             raise _without_range(function, int(data.rows[np.argmin(bounded)]), support)
 
 
-def _enclose_rows(
-    function: RowFunction, data: RowData, pieces: Sequence[int], support: tuple[Array, Array]
-) -> Interval:
+def _enclose_rows(data: RowData, pieces: Sequence[int], support: tuple[Array, Array]) -> Interval:
     """Enclosure of the log-likelihoods of some observations over the whole space."""
-    boxes = box_of_support(function, data, *support)
+    boxes = box_of_support(data, *support)
     cuts = [cut_interval(*both, without_end=True) for both in zip(boxes, pieces, strict=True)]
-    return reduce(
-        Interval.hull, (_enclose_expression(data, piece, function.root) for piece in product(*cuts))
-    )
+    return reduce(Interval.hull, (_enclose_over(data, piece) for piece in product(*cuts)))
 
 
 def _best_pieces(function: RowFunction, support: tuple[Array, Array]) -> tuple[int, ...]:
@@ -105,7 +98,7 @@ def _best_pieces(function: RowFunction, support: tuple[Array, Array]) -> tuple[i
 
     @cache
     def mean_width(pieces: tuple[int, ...]) -> float:
-        width = _enclose_rows(function, data, pieces, support).width
+        width = _enclose_rows(data, pieces, support).width
         return float(np.broadcast_to(width, data.rows.shape).mean())
 
     return best_cuts(function, mean_width, few=0.0)
@@ -114,7 +107,7 @@ def _best_pieces(function: RowFunction, support: tuple[Array, Array]) -> tuple[i
 def _without_range(function: RowFunction, row: int, support: tuple[Array, Array]) -> BoundsError:
     """Error that names the first operation with unbounded values in an observation."""
     data = RowData(function, np.array([row]))
-    jets = Jets(data, box_of_support(function, data, *support), 1)
+    jets = Jets(data, box_of_support(data, *support), 1)
     culprit = first_unbounded(function.root, lambda expr: are_bounded([jets.of(expr)[()]]))
     why = "the sampled parameters have no bound that limits it"
     if culprit is not None:
@@ -127,10 +120,10 @@ def _without_range(function: RowFunction, row: int, support: tuple[Array, Array]
     )
 
 
-def _enclose_expression(data: RowData, box: Sequence[Interval], root: Expr) -> Interval:
+def _enclose_over(data: RowData, box: Sequence[Interval]) -> Interval:
     """Enclosure of a log-likelihood over a box; each branch is evaluated on its own rows."""
     low, high = np.empty((2, data.rows.size))
-    for rows, part, branch in branches_by_data(root, data):
+    for rows, part, branch in branches_by_data(data.function.root, data):
         enclosure = Jets(part, [side.take(rows) for side in box], 1).of(branch)[()]
         low[rows], high[rows] = enclosure.lo, enclosure.hi
     return Interval(low, high)

@@ -147,8 +147,8 @@ class Fit:
         bounds, total = self.bounds(reference), 0.0
         for function in self.functions:
             data = trial_rows(function)
-            place, whole = bounds.geometry(function, data), (1,) * len(function.arguments)
-            c = np.fmin(*bounds.kind.bounds(function, data, place, 0.0, whole))
+            place, whole = bounds.geometry(data), (1,) * len(function.arguments)
+            c = np.fmin(*bounds.kind.bounds(data, place, 0.0, whole))
             total += np.broadcast_to(c, data.rows.shape).mean() * function.n_rows
         return total
 

@@ -69,7 +69,7 @@ def test_bounds_along_one_direction_are_those_of_the_worst_place(radius):
     rows = Rows(function, np.arange(200), 6)
     factor = 1e-9 * np.eye(6)
     factor[:, 0] = 0.3
-    geometry = geometry_of_rows(function, rows.data, np.zeros(6), factor)
+    geometry = geometry_of_rows(rows.data, np.zeros(6), factor)
     bounds = ComposedBounds(rows.data, geometry, geometry.argument_boxes(radius), radius)
     # Along the direction, all derivatives of s = Σ exp(b x) and the residual s are positive.
     slopes = 0.3 * x
@@ -102,7 +102,7 @@ def test_logarithms_of_factors_that_are_not_positive_are_not_used():
     (function,) = row_functions(factorize(model, model.value_vars, min_rows=1))
     rows, factor, h = Rows(function, np.arange(50), 6), 1e-9 * np.eye(6), 0.01
     factor[:, 0] = 0.3
-    geometry = geometry_of_rows(function, rows.data, np.zeros(6), factor)
+    geometry = geometry_of_rows(rows.data, np.zeros(6), factor)
     bounds = ComposedBounds(rows.data, geometry, geometry.argument_boxes(1e-6), 1e-6)
     change = differences(rows, np.zeros(6), h * factor[:, 0], 3) / h**3
     assert (bounds.size(function.composition, 3) >= 0.99 * np.abs(change)).all()
@@ -115,7 +115,7 @@ def test_no_derivative_along_a_direction_exceeds_its_bound(name, order):
     fitted = fit(name, ROWS)
     (function,), reference = fitted.functions, fitted.reference(2)
     rows = Rows(function, np.arange(0, ROWS, 20), fitted.factorization.size)
-    geometry = fitted.bounds(reference).geometry(function, rows.data)
+    geometry = fitted.bounds(reference).geometry(rows.data)
     bounds = ComposedBounds(rows.data, geometry, geometry.argument_boxes(radius), radius)
     bound, largest = bounds.size(function.composition, order), np.zeros(len(rows.data.rows))
     whitened = np.stack(rows.matrices, axis=1) @ reference.factor

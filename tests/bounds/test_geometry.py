@@ -17,7 +17,7 @@ def placed(name):
     reference = fitted.reference(2)
     rows = Rows(fitted.functions[0], ROWS, fitted.factorization.size)
     data = RowData(rows.function, ROWS)
-    place = geometry_of_rows(rows.function, data, reference.centre, reference.factor)
+    place = geometry_of_rows(data, reference.centre, reference.factor)
     return place, rows, reference
 
 

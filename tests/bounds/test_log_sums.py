@@ -144,7 +144,7 @@ def along(function, forms, moved):
 def units_of(function, data, moved):
     centre = len(moved) * (Interval.point(np.zeros(())),)
     place = Geometry(centre, tuple(np.abs(moved)), tuple(moved[..., None]))
-    return softmax_units(function, data, place)
+    return softmax_units(data, place)
 
 
 def cubic_forms(function, data, arguments):
@@ -183,9 +183,9 @@ def test_third_derivatives_at_the_centre_are_bounded_and_closely(name):
     forms = {index: values for index, values in exact.items() if len(index) == 3}
     whitened = np.stack(rows.matrices, axis=1) @ reference.factor
     largest = largest_value(forms, whitened, np.random.default_rng(4))
-    place = fitted.bounds(reference).geometry(function, rows.data)
+    place = fitted.bounds(reference).geometry(rows.data)
     region = Region(1e-9, 3, (1,) * len(function.arguments), 1.0)
-    _, bound = pair_by_parts(function, rows.data, place, region)
+    _, bound = pair_by_parts(rows.data, place, region)
     ratios = largest / bound
     assert ratios.max() <= 1.0 + 1e-6
     assert ratios.max() > (0.2 if name == "clusters" else 0.3)
@@ -282,11 +282,9 @@ def bounds_without_and_with_parts(name, order, radius, fitted_rows, some):
     fitted = fit(name, fitted_rows)
     (function,) = fitted.functions
     bounds, data = fitted.bounds(fitted.reference(order)), RowData(function, np.arange(some))
-    place, whole = bounds.geometry(function, data), (1,) * len(function.arguments)
-    found = derivative_suprema(function, data, place.argument_boxes(radius), order + 1, whole)
-    return pair_of(found, place, order + 1, 1.0), bounds.kind.bounds(
-        function, data, place, radius, whole
-    )
+    place, whole = bounds.geometry(data), (1,) * len(function.arguments)
+    found = derivative_suprema(data, place.argument_boxes(radius), order + 1, whole)
+    return pair_of(found, place, order + 1, 1.0), bounds.kind.bounds(data, place, radius, whole)
 
 
 @pytest.mark.parametrize("name", ["four_classes", "seven_classes", "counts", "normal_mixture"])

@@ -30,7 +30,7 @@ def test_third_derivatives_at_the_centre_are_bounded_and_closely(name):
     forms = {index: values for index, values in exact.items() if len(index) == 3}
     whitened = np.stack(rows.matrices, axis=1) @ reference.factor
     largest = largest_value(forms, whitened, np.random.default_rng(4))
-    place = fitted.bounds(reference).geometry(function, rows.data)
+    place = fitted.bounds(reference).geometry(rows.data)
     bound = state_bounds(function.states, rows.data, place, 1e-9, 3)
     ratios = largest / bound
     assert ratios.max() <= 1.0 + 1e-6

@@ -95,11 +95,11 @@ def test_bounds_are_rounded_up(name):
     bounds = fitted.bounds(fitted.reference(2))
     (function,) = fitted.functions
     data = RowData(function, np.arange(ROWS))
-    place = bounds.geometry(function, data)
+    place = bounds.geometry(data)
     tables = bounds.tables()
     # Intervals without ends are not cut.
     assert tables.headers[-1, 0] == np.inf
-    exact, _ = bounds.kind.bounds(function, data, place, np.inf, (1,))
+    exact, _ = bounds.kind.bounds(data, place, np.inf, (1,))
     assert (tables.c[-1] >= exact).all()
     assert (tables.c[-1] <= exact * (1.0 + 1e-6)).all()
     assert (tables.c[-1] > exact).any()

@@ -128,9 +128,7 @@ def require_bounds(bounds, functions):
     for function in functions:
         data = RowData(function, slice(0, function.n_rows))
         whole = (1,) * len(function.arguments)
-        along, together = bounds.kind.bounds(
-            function, data, bounds.geometry(function, data), radius, whole
-        )
+        along, together = bounds.kind.bounds(data, bounds.geometry(data), radius, whole)
         if not np.isfinite([along, together]).all():
             # Intervals that are cut into pieces may still have bounds.
             bounds.tables()
