@@ -174,18 +174,23 @@ def test_third_derivatives_of_a_softmax_are_bounded_along_any_directions(name):
     assert 1.0 - 1e-8 < np.max(found[units > 0.0] / units[units > 0.0]) <= 1.0
 
 
-@pytest.mark.parametrize("name", ["four_classes", "clusters", "normal_mixture"])
-def test_third_derivatives_at_the_centre_are_bounded_and_closely(name):
-    fitted = fit(name, ROWS)
+def largest_thirds(name, n_rows):
+    """Return the largest third derivatives of some rows at the centre, their data and geometry."""
+    fitted = fit(name, n_rows)
     (function,), reference = fitted.functions, fitted.reference(2)
-    rows = Rows(function, np.arange(0, ROWS, 20), fitted.factorization.size)
+    rows = Rows(function, np.arange(0, n_rows, 20), fitted.factorization.size)
     exact = derivatives(function, rows.data, rows.arguments(reference.centre), 3)
     forms = {index: values for index, values in exact.items() if len(index) == 3}
     whitened = np.stack(rows.matrices, axis=1) @ reference.factor
     largest = largest_value(forms, whitened, np.random.default_rng(4))
-    place = fitted.bounds(reference).geometry(rows.data)
-    region = Region(1e-9, 3, (1,) * len(function.arguments), 1.0)
-    _, bound = pair_by_parts(rows.data, place, region)
+    return largest, rows.data, fitted.bounds(reference).geometry(rows.data)
+
+
+@pytest.mark.parametrize("name", ["four_classes", "clusters", "normal_mixture"])
+def test_third_derivatives_at_the_centre_are_bounded_and_closely(name):
+    largest, data, place = largest_thirds(name, ROWS)
+    region = Region(1e-9, 3, (1,) * len(data.function.arguments), 1.0)
+    _, bound = pair_by_parts(data, place, region)
     ratios = largest / bound
     assert ratios.max() <= 1.0 + 1e-6
     assert ratios.max() > (0.2 if name == "clusters" else 0.3)

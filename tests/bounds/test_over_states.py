@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bounds.certified import Rows, derivatives, fit, hunt
+from bounds.certified import fit, hunt
 from bounds.state_sums import STATE_SUMS
-from bounds.test_log_sums import largest_value
+from bounds.test_log_sums import largest_thirds
 from pymc_minibatch_mh.bounds.over_states import state_bounds
 
 ROWS = 1_000
@@ -23,15 +23,8 @@ def test_no_row_exceeds_its_bound(name, order):
 
 @pytest.mark.parametrize("name", STATE_SUMS)
 def test_third_derivatives_at_the_centre_are_bounded_and_closely(name):
-    fitted = fit(name, ROWS)
-    (function,), reference = fitted.functions, fitted.reference(2)
-    rows = Rows(function, np.arange(0, ROWS, 20), fitted.factorization.size)
-    exact = derivatives(function, rows.data, rows.arguments(reference.centre), 3)
-    forms = {index: values for index, values in exact.items() if len(index) == 3}
-    whitened = np.stack(rows.matrices, axis=1) @ reference.factor
-    largest = largest_value(forms, whitened, np.random.default_rng(4))
-    place = fitted.bounds(reference).geometry(rows.data)
-    bound = state_bounds(function.states, rows.data, place, 1e-9, 3)
+    largest, data, place = largest_thirds(name, ROWS)
+    bound = state_bounds(data.function.states, data, place, 1e-9, 3)
     ratios = largest / bound
     assert ratios.max() <= 1.0 + 1e-6
     assert np.median(ratios) > 0.9

@@ -109,6 +109,15 @@ class GroupChain:
     log_target: np.ndarray
     weights: tuple[float, ...] = (1.0,)
 
+    @classmethod
+    def around(cls, posterior, reference, tables, positions, log_target):
+        """Return the chain with proposals of random probabilities, and one row that all read."""
+        rng = np.random.default_rng(5)
+        proposals = rng.uniform(0.2, 1.0, size=(1, len(positions), len(positions)))
+        proposals /= proposals.sum(axis=2, keepdims=True)
+        tables = tables.reading_always(np.array([HEAVY]))
+        return cls(posterior, reference, tables, positions, proposals, np.array(log_target))
+
     def target(self):
         """Return the probabilities of the states."""
         return np.exp(self.log_target - logsumexp(self.log_target))
@@ -207,16 +216,8 @@ def chain_of(family, root, count):
     reference = reference_at(posterior, factor)
     tables = NodeBoundsPass(posterior.group_rows, reference).tables()
     positions = reference.centre + STATES @ factor.T
-    rng = np.random.default_rng(5)
-    proposals = rng.uniform(0.2, 1.0, size=(1, len(STATES), len(STATES)))
-    return GroupChain(
-        posterior,
-        reference,
-        tables.reading_always(np.array([HEAVY])),
-        positions,
-        proposals / proposals.sum(axis=2, keepdims=True),
-        np.array([log_density(family, nodes, root, x) for x in positions]),
-    )
+    target = [log_density(family, nodes, root, x) for x in positions]
+    return GroupChain.around(posterior, reference, tables, positions, target)
 
 
 #: Families, the power of the scale that is their coordinate, and the number of nodes.

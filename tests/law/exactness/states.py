@@ -19,9 +19,9 @@ from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.target import Target
 
-#: Number of rows, one of which is evaluated always; whitened states, the last one outside of all
-#: balls; a factor of the covariance, and its size by the model and the order of the remainders.
-ROWS, HEAVY = 5, 1
+#: Number of rows; whitened states, the last one outside of all balls; a factor of the covariance,
+#: and its size by the model and the order of the remainders.
+ROWS = 5
 STATES = np.array([[0.5, -0.6, 0.4, 0.2], [-1.4, 0.9, -1.2, 0.8], [1.3, 1.6, 1.9, -1.1]])
 STATES = np.vstack([STATES, [-0.2, -0.3, -2.6, 1.5], [6.0, -6.0, 3.0, 3.5]])
 SIZE = {
@@ -97,13 +97,5 @@ def chain_of(name, order):
     assert all(f.states is not None for f in functions)
     tables = BoundsPass(functions, reference, (parts.lower, parts.upper)).tables()
     positions = centre + STATES[:, :size] @ factor.T
-    rng = np.random.default_rng(5)
-    proposals = rng.uniform(0.2, 1.0, size=(1, len(STATES), len(STATES)))
-    return GroupChain(
-        posterior,
-        reference,
-        tables.reading_always(np.array([HEAVY])),
-        positions,
-        proposals / proposals.sum(axis=2, keepdims=True),
-        np.array([log_density(name, x) for x in positions]),
-    )
+    target = [log_density(name, x) for x in positions]
+    return GroupChain.around(posterior, reference, tables, positions, target)

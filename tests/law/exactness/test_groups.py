@@ -19,6 +19,23 @@ REPETITIONS = 4_000
 every_chain = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}, {case[1]}")
 
 
+def assert_stationary(chain, name):
+    """Require the target of a chain to be the stationary law of its moves by a test."""
+    matrix = transition_matrix(chain, rule(name))
+    assert law.is_one_of_moves(matrix)
+    assert total_variation(matrix, chain.target()) <= 1e-12
+    assert law.imbalance(matrix, chain.target()) <= 1e-14
+    assert law.gap(matrix) > 1e-2
+
+
+def assert_accepts_as_enumerated(chain, name):
+    """Require compiled decisions of a test between all states to have enumerated frequencies."""
+    for seed, pair in enumerate(PAIRS):
+        mean, sd = chance(chain, name, *pair)
+        found = chain.accepted(rule(name).settings, *pair, REPETITIONS, seed)
+        assert abs(found - mean) <= VERY_FAR * sd / np.sqrt(REPETITIONS) + 1e-12, pair
+
+
 def moves(case):
     chain, settings = chain_of(*case), rule("best").settings
     return {pair: groups.move(chain, settings, *pair, 0) for pair in PAIRS}
@@ -52,22 +69,13 @@ def test_chains_have_room_to_be_wrong():
 @pytest.mark.parametrize("name", RULES)
 @every_chain
 def test_stationary_law_is_the_sum_over_nodes(case, name):
-    chain = chain_of(*case)
-    matrix = transition_matrix(chain, rule(name))
-    assert law.is_one_of_moves(matrix)
-    assert total_variation(matrix, chain.target()) <= 1e-12
-    assert law.imbalance(matrix, chain.target()) <= 1e-14
-    assert law.gap(matrix) > 1e-2
+    assert_stationary(chain_of(*case), name)
 
 
 @pytest.mark.parametrize("name", fast(RULES, ("best", "paper", "factorized")))
 @every_chain
 def test_the_compiled_test_accepts_as_enumerated(case, name):
-    chain, settings = chain_of(*case), rule(name).settings
-    for seed, pair in enumerate(PAIRS):
-        mean, sd = chance(chain, name, *pair)
-        found = chain.accepted(settings, *pair, REPETITIONS, seed)
-        assert abs(found - mean) <= VERY_FAR * sd / np.sqrt(REPETITIONS) + 1e-12, pair
+    assert_accepts_as_enumerated(chain_of(*case), name)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case[1] == 2])

@@ -1,20 +1,21 @@
 """Poisson tests on rows that sum over states are exact for the posterior summed by SciPy."""
 
-from itertools import permutations
-
 import numpy as np
 import pytest
 
 from helpers.tiers import fast
-from law.exactness import law
 from law.exactness.enumeration import total_variation
-from law.exactness.groups import chance, move, rule
+from law.exactness.groups import move, rule
 from law.exactness.poisson import RULES, transition_matrix
-from law.exactness.states import SIZE, STATES, chain_of
-from law.exactness.test_groups import REPETITIONS, altered, narrow
-from law.statistical.budget import VERY_FAR
+from law.exactness.states import SIZE, chain_of
+from law.exactness.test_groups import (
+    PAIRS,
+    altered,
+    assert_accepts_as_enumerated,
+    assert_stationary,
+    narrow,
+)
 
-PAIRS = [*permutations(range(len(STATES)), 2)]
 every_chain = pytest.mark.parametrize("case", SIZE, ids=lambda case: f"{case[0]}, {case[1]}")
 
 
@@ -35,22 +36,13 @@ def test_chains_have_room_to_be_wrong(case):
 @pytest.mark.parametrize("name", RULES)
 @every_chain
 def test_stationary_law_is_the_sum_over_states(case, name):
-    chain = chain_of(*case)
-    matrix = transition_matrix(chain, rule(name))
-    assert law.is_one_of_moves(matrix)
-    assert total_variation(matrix, chain.target()) <= 1e-12
-    assert law.imbalance(matrix, chain.target()) <= 1e-14
-    assert law.gap(matrix) > 1e-2
+    assert_stationary(chain_of(*case), name)
 
 
 @pytest.mark.parametrize("name", fast(RULES, ("best", "paper")))
 @every_chain
 def test_the_compiled_test_accepts_as_enumerated(case, name):
-    chain, settings = chain_of(*case), rule(name).settings
-    for seed, pair in enumerate(PAIRS):
-        mean, sd = chance(chain, name, *pair)
-        found = chain.accepted(settings, *pair, REPETITIONS, seed)
-        assert abs(found - mean) <= VERY_FAR * sd / np.sqrt(REPETITIONS) + 1e-12, pair
+    assert_accepts_as_enumerated(chain_of(*case), name)
 
 
 def test_bounds_that_are_too_small_are_not_exact():
