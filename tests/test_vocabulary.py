@@ -52,7 +52,7 @@ WORDS_ALONE = {
     "kept": 50,
     "known": 122,
     "of": 25,
-    "one": 116,
+    "one": 115,
     "own": 102,
     "place": 94,
     "places": 68,

@@ -153,7 +153,8 @@ class MinibatchStep(BlockedStep):
     _method_key: str
     #: Digest of the end positions, and end states, of resumable chains of ``sample``.
     ended: tuple[str, Sequence[tuple[ChainState, np.ndarray, np.random.Generator]]] = "", ()
-    _adapts: bool
+    #: Whether chains adapt in warm-up; PyMC writes to `tune` while it samples.
+    adapts: bool
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """Replace a missing `model` by the context's model, before PyMC reads the argument."""
@@ -230,12 +231,12 @@ class MinibatchStep(BlockedStep):
     def _make_chain(self, plan: Plan, method: Method, settings: SharedSettings) -> None:
         """Create program and first chain of a plan; SettingError if subsampling gains nothing."""
         self.settings, self._method_key = settings.describe(), settings.key
-        self.tune = self._adapts = settings.tune
+        self.tune = self.adapts = settings.tune
         method = replace(method, full_pass_above=settings.row_limit)
         sampler = self.sampler_of(plan, method, settings.used_proposal)
         run = settings.updates_per_draw, settings.schedule, settings.slice_moves
         self.program = SamplerSpec(plan, sampler, *run)
-        self.chain = Chain(self.program, settings.rng, self._adapts)
+        self.chain = Chain(self.program, settings.rng, self.adapts)
         self.chain.handle_violation(plan.violation or "")
         method.require_subsampling(plan)
         self.chain.kernel_state()
@@ -273,11 +274,6 @@ class MinibatchStep(BlockedStep):
     def guarantee(self) -> Guarantee:
         """Guarantee of the method for its draws."""
         return self.program.method.guarantee
-
-    @property
-    def adapts(self) -> bool:
-        """Whether chains adapt in warm-up; PyMC writes to `tune` while it samples."""
-        return self._adapts
 
     @property
     def exactness(self) -> str:
