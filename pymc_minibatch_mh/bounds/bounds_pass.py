@@ -55,8 +55,9 @@ NARROW, WORTH_A_COPY, MAX_OF_DATA, MAX_OF_FREE = 30.0, 10.0, 4.0, 0.3
 
 #: Maximum share of rows without a bound, which every update evaluates.
 MOST_UNBOUNDED = 0.05
-#: The same of trial rows before the search for the mode: three standard errors more.
-MOST_UNBOUNDED_IN_TRIAL = 0.08
+#: The same of trial rows around their own mode, from which that of all rows may be far: a model is
+#: refused later rather than unfairly.
+MOST_UNBOUNDED_IN_TRIAL = 0.25
 
 
 _log = logging.getLogger("pymc")

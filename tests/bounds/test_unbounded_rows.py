@@ -102,7 +102,7 @@ def test_many_rows_without_a_bound_are_refused():
 
 
 @pytest.mark.parametrize("extra", [-8, 8])
-def test_a_trial_refuses_more_rows_without_a_bound_than_chance(extra):
+def test_a_trial_refuses_a_quarter_of_rows_without_a_bound(extra):
     many = int(MOST_UNBOUNDED_IN_TRIAL * ROWS) + extra
     passes = around_zero(poles(apart(np.full(many, 0.001))))
     if extra < 0:
