@@ -96,14 +96,37 @@ class KinkedRows(SmoothRows):
             bounds = super(KinkedRows, self).bounds
             return np.fmin(*bounds(branch, of_branch, radius, pieces, by_parts=by_parts))
 
+        at_centre = _bounds_at_centre(smooth, data, geometry)
+        scale = radius ** (self._order - 1) / factorial(self._order) * (1.0 + RELATIVE)
+        with np.errstate(invalid="ignore"):
+            scaled = np.where(at_centre > 0.0, at_centre * scale, 0.0)
         beyond = self._beyond(data, geometry, radius)
-        along = bounds_across(smooth, data, geometry, self._order, beyond, radius)
+        along = sum((kink.c for kink in beyond), start=scaled)
         return along, along
 
     def _beyond(self, data: RowData, geometry: Geometry, radius: float) -> list[Beyond]:
         """Kinks of some rows in a region."""
-        boxes, beta = self.boxes(data, geometry, radius), self._reference.inverse_temperature
-        return beyond_kinks(data, geometry, boxes, radius, beta)
+        function, beta, result = data.function, self._reference.inverse_temperature, []
+        boxes = self.boxes(data, geometry, radius)
+        ones = (1,) * len(boxes)
+
+        def steepness(part: Expr) -> Array:
+            slopes = derivative_suprema(data, boxes, 1, ones, part)
+            return directional_bound(times_norms(slopes, geometry.norms), 1.0)
+
+        for kink in kinks_of(function.exprs, function.root):
+            steep = jump = np.zeros(data.rows.size)
+            for h in differences_across(function.exprs, function.root, kink):
+                steep = np.maximum(steep, beta * steepness(h))
+                if not function.exprs.kinks[kink]:
+                    sizes = Jets(data, boxes, 1).of(h)[()].magnitude
+                    jump = np.maximum(jump, beta * sizes)
+            middle, slope = _value_at_centre(kink, data, geometry), steepness(kink.inputs[0])
+            near = np.maximum(np.maximum(middle.lo, -middle.hi), 0.0)
+            # A function without slope never changes its sign.
+            distance = np.where(slope > 0.0, near / np.maximum(slope, 1e-300), np.inf)
+            result.append(Beyond(kink, np.broadcast_to(distance, steep.shape), steep, jump, radius))
+        return result
 
     def copied_directions(self, functions: Sequence[RowFunction]) -> int:
         """One direction of each row: to its kink."""
@@ -140,22 +163,6 @@ class KinkedRows(SmoothRows):
         lines[:, start : start + self.bytes_behind] = numbers.view(np.int8)
 
 
-def bounds_across(
-    smooth: SmoothBounds,
-    data: RowData,
-    geometry: Geometry,
-    order: int,
-    beyond: list[Beyond],
-    radius: float,
-) -> Array:
-    """Bounds c_i of some rows, for remainders of an order less by 1 than `order`."""
-    at_centre = _bounds_at_centre(smooth, data, geometry)
-    scale = radius ** (order - 1) / factorial(order) * (1.0 + RELATIVE)
-    with np.errstate(invalid="ignore"):
-        scaled = np.where(at_centre > 0.0, at_centre * scale, 0.0)
-    return sum((kink.c for kink in beyond), start=scaled)
-
-
 def _bounds_at_centre(smooth: SmoothBounds, data: RowData, geometry: Geometry) -> Array:
     """Bounds of the branch that each row takes at the centre, or of both if that is not known."""
     function = data.function
@@ -176,31 +183,6 @@ def _bounds_at_centre(smooth: SmoothBounds, data: RowData, geometry: Geometry) -
 def _value_at_centre(condition: Expr, data: RowData, geometry: Geometry) -> Interval:
     """Enclosure of the function that changes its sign at a kink, at the centre."""
     return Jets(data, geometry.argument_boxes(0.0), 1).of(condition.inputs[0])[()]
-
-
-def beyond_kinks(
-    data: RowData, geometry: Geometry, boxes: list[Interval], radius: float, beta: float
-) -> list[Beyond]:
-    """Kinks of some rows in a region, where linear predictors are within `boxes`."""
-    function, ones, result = data.function, (1,) * len(boxes), []
-
-    def steepness(part: Expr) -> Array:
-        slopes = derivative_suprema(data, boxes, 1, ones, part)
-        return directional_bound(times_norms(slopes, geometry.norms), 1.0)
-
-    for kink in kinks_of(function.exprs, function.root):
-        steep = jump = np.zeros(data.rows.size)
-        for h in differences_across(function.exprs, function.root, kink):
-            steep = np.maximum(steep, beta * steepness(h))
-            if not function.exprs.kinks[kink]:
-                sizes = Jets(data, boxes, 1).of(h)[()].magnitude
-                jump = np.maximum(jump, beta * sizes)
-        middle, slope = _value_at_centre(kink, data, geometry), steepness(kink.inputs[0])
-        near = np.maximum(np.maximum(middle.lo, -middle.hi), 0.0)
-        # A function without slope never changes its sign.
-        distance = np.where(slope > 0.0, near / np.maximum(slope, 1e-300), np.inf)
-        result.append(Beyond(kink, np.broadcast_to(distance, steep.shape), steep, jump, radius))
-    return result
 
 
 def directions_to_kink(
