@@ -200,11 +200,7 @@ class BarkerTest(NamedTuple):
 
 
 def barker_test(
-    sigma: float = 1.2,
-    *,
-    batch_size: int = 100,
-    max_error: float | None = None,
-    skew_correction: bool = False,
+    sigma: float = 1.2, *, batch_size: int = 100, max_error: float | None = None
 ) -> BarkerTest:
     """Initial kernel settings of Barker's test; SettingError for incompatible settings."""
     table = correction_table(sigma)
@@ -221,7 +217,7 @@ def barker_test(
         sigma=float(table.sigma),
         grow=0,
         novak=0,
-        skewed=int(skew_correction),
+        skewed=0,
         max_error=limit,
         table_error=float(table.error),
         atoms=np.ascontiguousarray(table.atoms),

@@ -140,7 +140,8 @@ SIGMA, ROWS, BATCHES = 1.2, 300, 20_000
 
 
 def probabilities(log_ratios, variances, skewnesses, n=ROWS, **given):
-    settings, batches = barker.barker_test(SIGMA, **given), (log_ratios, variances, skewnesses)
+    settings = barker.barker_test(SIGMA)._replace(**given)
+    batches = log_ratios, variances, skewnesses
     decided = [decide_batch(*each, n, HUGE, 0.5, settings) for each in zip(*batches, strict=True)]
     return np.array([probability for _, probability, _ in decided])
 
@@ -169,7 +170,7 @@ def errors(**given):
 
 
 def test_the_correction_lowers_the_error_of_skewed_batches():
-    plain, corrected = errors(), errors(skew_correction=True)
+    plain, corrected = errors(), errors(skewed=1)
     assert plain > 0.003
     assert corrected < 0.5 * plain
 
@@ -186,7 +187,7 @@ def test_the_correction_is_the_third_derivative_times_the_skewness():
     bend /= 2.0 * step**3
     f = n / HUGE
     factor = (2.0 - f) * skewness * variance**1.5 / (6.0 * np.sqrt(n * (1.0 - f)))
-    shift = at(ratio, skew_correction=True) - at(ratio)
+    shift = at(ratio, skewed=1) - at(ratio)
     np.testing.assert_allclose(shift, factor * bend, atol=2e-5)
     assert np.abs(shift).max() > 1e-3
 
@@ -196,4 +197,4 @@ def test_the_correction_is_the_third_derivative_times_the_skewness():
 )
 def test_nothing_is_corrected_where_it_cannot_be(variance, skewness):
     arguments = [np.array([value]) for value in (0.3, variance, skewness)]
-    assert probabilities(*arguments) == probabilities(*arguments, skew_correction=True)
+    assert probabilities(*arguments) == probabilities(*arguments, skewed=1)
