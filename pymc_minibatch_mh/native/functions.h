@@ -211,6 +211,7 @@ double mh_normal_above(double bound, const mh_generator *rng);
 mh_status mh_propose_mixture(const void *proposal, mh_chain *chain, mh_proposed *out);
 mh_status mh_propose_bordered(const void *proposal, mh_chain *chain, mh_proposed *out);
 mh_status mh_propose_transformed(const void *proposal, mh_chain *chain, mh_proposed *out);
+mh_status mh_propose_tailed(const void *proposal, mh_chain *chain, mh_proposed *out);
 /* Write theta + s L xi to move.new, in coordinates from `first` on. */
 void mh_walk_by(const double *factor, double scale, const mh_generator *rng, int64_t first, int64_t size, mh_move *move);
 mh_status mh_propose_walk(const void *proposal, mh_chain *chain, mh_proposed *out);

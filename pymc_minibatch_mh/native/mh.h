@@ -344,9 +344,12 @@ typedef struct mh_tally {
 typedef struct mh_chain mh_chain;
 typedef struct mh_arena mh_arena;
 
+/* In the place of a component that warm-up does not adapt. */
+enum { MH_UNTALLIED = -1 };
+
 typedef struct mh_proposed { /* result of proposing, in addition to move.new */
     double log_q;      /* log q(position | new) - log q(new | position) */
-    int64_t component; /* index of the component that was drawn */
+    int64_t component; /* index of the component that was drawn, or MH_UNTALLIED */
 } mh_proposed;
 
 typedef struct mh_decision { /* result of a test */
@@ -480,6 +483,16 @@ typedef struct mh_transformed { /* the mixture in coordinates that are nearly st
     const mh_scale_conditional *tables; /* from (u, w) to positions; NULL for the identity */
     const mh_skew_map *map;             /* from w to these (u, w); NULL for the identity */
 } mh_transformed;
+
+/* A mixture with a component whose tail along each of some directions is that of Cauchy's
+ * distribution. */
+typedef struct mh_tailed {
+    double weight; /* probability of this component */
+    int64_t n_directions;
+    const double *directions;        /* whitened, of length 1, (n_directions, d) */
+    mh_mixture mixture;              /* the other components: */
+    const mh_transformed *transformed; /* in these coordinates; NULL for the identity */
+} mh_tailed;
 
 enum { MH_LAPLACE, MH_IDENTITY, MH_GIVEN_SHAPE };
 

@@ -12,7 +12,15 @@
  * scales (scale_conditional.c), and skewed posteriors in those of a map of third order (skew_map.c),
  * with the Jacobians of these maps. A walk in them changes a scale with
  * the effects that the data do not determine: a partial non-centring (Papaspiliopoulos, Roberts,
- * Skold, 2007, doi:10.1214/088342307000000014). */
+ * Skold, 2007, doi:10.1214/088342307000000014).
+ *
+ * Along a direction u in which the posterior has a heavier tail than all of these, one more component
+ * is the normal approximation with Cauchy's distribution of u.z in the place of the normal one:
+ *
+ *     log q(z) = -(z.z - (u.z)^2)/2 - log(1 + (u.z)^2) + constant.
+ *
+ * Posterior over proposal is bounded along u, and so is the length of a stay there (Mengersen and
+ * Tweedie, 1996, doi:10.1214/aos/1033066201). */
 #include "inside.h"
 
 /* Lower bound above which exponential proposals are accepted more often than normal ones. */
@@ -73,6 +81,15 @@ static int64_t draw_component(const mh_mixture *mixture, const mh_generator *rng
     return component;
 }
 
+/* Write the proposal with whitened coordinates move.there, which are new from `first` on. */
+static void place_white(const mh_reference *reference, const mh_move *move)
+{
+    mh_lower_times(reference->factor, move->there, 0, reference->size, move->step);
+    mh_copy_to(move->new, move->position, reference->first);
+    for (int64_t i = reference->first; i < reference->size; i++)
+        move->new[i] = reference->centre[i] + move->step[i];
+}
+
 /* Propose coordinates from `first` on, given the earlier ones, which stay. The factor is lower
  * triangular, so that whitened values from `first` on are independent of the earlier ones. */
 mh_status mh_propose_mixture(const void *proposal, mh_chain *chain, mh_proposed *out)
@@ -94,10 +111,7 @@ mh_status mh_propose_mixture(const void *proposal, mh_chain *chain, mh_proposed 
         white[i] = rho * move->here[i] + scale * mh_normal(rng);
         log_q += 0.5 * (white[i] * white[i] - move->here[i] * move->here[i]);
     }
-    mh_lower_times(reference->factor, white, 0, size, move->step);
-    mh_copy_to(move->new, move->position, first);
-    for (int64_t i = first; i < size; i++)
-        move->new[i] = reference->centre[i] + move->step[i];
+    place_white(reference, move);
     *out = (mh_proposed){log_q, component};
     return MH_OK;
 }
@@ -209,4 +223,42 @@ mh_status mh_propose_transformed(const void *proposal, mh_chain *chain, mh_propo
     MH_TRY(place(numbers, white, size, move->new, &volume, chain->scratch));
     *out = (mh_proposed){log_q - volume, component};
     return MH_OK;
+}
+
+/* Cauchy's distribution along one of the directions, and the normal one across. */
+static mh_status propose_in_tail(const mh_tailed *numbers, mh_chain *chain, mh_proposed *out)
+{
+    const mh_reference *reference = &chain->posterior.reference;
+    const mh_generator *rng = &chain->generator;
+    const int64_t size = reference->size, first = reference->first;
+    const mh_move *move = &chain->move;
+    double *white = move->there;
+    const int64_t k = mh_integer_below(rng, numbers->n_directions);
+    const double *u = numbers->directions + k * size + first;
+    mh_copy_to(white, move->here, first);
+    for (int64_t i = first; i < size; i++)
+        white[i] = mh_normal(rng);
+    const double *here = move->here + first;
+    const double before = mh_inner(u, here, size - first);
+    const double drawn = mh_inner(u, white + first, size - first);
+    const double after = mh_normal(rng) / mh_normal(rng);
+    double across = mh_square(before) - mh_square(drawn);
+    for (int64_t i = first; i < size; i++) {
+        across += white[i] * white[i] - move->here[i] * move->here[i];
+        white[i] += (after - drawn) * u[i - first];
+    }
+    place_white(reference, move);
+    const double log_q = 0.5 * across + log1p(mh_square(after)) - log1p(mh_square(before));
+    *out = (mh_proposed){log_q, MH_UNTALLIED};
+    return MH_OK;
+}
+
+mh_status mh_propose_tailed(const void *proposal, mh_chain *chain, mh_proposed *out)
+{
+    const mh_tailed *numbers = proposal;
+    if (mh_uniform(&chain->generator) < numbers->weight)
+        return propose_in_tail(numbers, chain, out);
+    if (numbers->transformed)
+        return mh_propose_transformed(numbers->transformed, chain, out);
+    return mh_propose_mixture(&numbers->mixture, chain, out);
 }

@@ -56,7 +56,8 @@ static void reject_invalid(mh_chain *chain, int64_t component, mh_counts *counts
     counts->invalid += 1.0;
     counts->log_ratio = -INFINITY;
     counts->log_ratio_std = 0.0;
-    chain->tallies[component].tried += 1.0;
+    if (component != MH_UNTALLIED)
+        chain->tallies[component].tried += 1.0;
 }
 
 void mh_keep_worst_move(mh_chain *chain, double largest, const mh_counts *counts)
@@ -96,7 +97,8 @@ static mh_status move_once(mh_chain *chain, double *difference, double *prior,
     MH_TRY(decide(chain, cheap, counts, &decision));
     counts->accept += decision.probability;
     counts->n_obs += decision.n_obs;
-    add_to_tally(chain->tallies + proposed.component, move, size, &decision);
+    if (proposed.component != MH_UNTALLIED)
+        add_to_tally(chain->tallies + proposed.component, move, size, &decision);
     if (decision.accepted) {
         counts->accepted += 1.0;
         mh_copy_to(move->position, move->new, size);

@@ -12,6 +12,10 @@ lie below zero.
 variational normal (skew_map.c, :mod:`pymc_minibatch_mh.reference.skewness`), which is inverted for
 the density; the map is left out unless a forecast accepts its proposals more often.
 
+*Tails.* Along at most four coordinates with a tail that all others lack
+(:mod:`pymc_minibatch_mh.reference.tails`), a further component has Cauchy's distribution, which
+bounds the length of a stay there.
+
 *Effects given their scales.* Proposals of a hierarchy use coordinates that are standard normal if
 effects are normal given their scales (``ScaleConditional``); the acceptance ratio includes the
 Jacobian determinant. A random walk in these coordinates moves a scale together with the effects
@@ -79,6 +83,42 @@ class TransformedNumbers(NamedTuple):
     map: SkewMap | None
 
 
+class TailedNumbers(NamedTuple):
+    """Parameters of a mixture with a component of heavy tails along some directions."""
+
+    LAYOUT, propose = "mh_tailed", "mh_propose_tailed"  # type: ignore[misc]
+
+    #: Probability of the component.
+    weight: float
+    #: Whitened unit vectors, shape (n, d).
+    directions: np.ndarray
+    mixture: MixtureNumbers
+    transformed: TransformedNumbers | None
+
+    @property
+    def n_directions(self) -> int:
+        """Number of directions."""
+        return len(self.directions)
+
+
+def with_tails(
+    record: MixtureNumbers | TransformedNumbers, plan: Any
+) -> MixtureNumbers | TransformedNumbers | TailedNumbers:
+    """Record with a component for the heavy tails of a plan; unchanged if there are none."""
+    names = plan.target.factorization.coordinate_names
+    heavy = [names.index(name) for name in plan.heavy_tails]
+    if not 0 < len(heavy) <= MAX_DIRECTIONS:
+        return record
+    reference = plan.reference
+    directions = reference.factor[heavy]
+    directions[:, : reference.first] = 0.0
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    weight = TAIL_WEIGHT * len(heavy)
+    if isinstance(record, MixtureNumbers):
+        return TailedNumbers(weight, directions, record, None)
+    return TailedNumbers(weight, directions, record.mixture, record)
+
+
 def with_lower_bounded(record: MixtureNumbers, plan: Any) -> MixtureNumbers | LowerBoundedNumbers:
     """Record that draws lower-bounded coordinates first; unchanged if there are none."""
     target, reference = plan.target, plan.reference
@@ -98,6 +138,9 @@ def with_lower_bounded(record: MixtureNumbers, plan: Any) -> MixtureNumbers | Lo
     return LowerBoundedNumbers(record, order, len(ends), factor, whitener, tilt)
 
 
+#: Probability of the component of heavy tails for each of its coordinates; maximum number of these:
+#: it would find none of many tails often enough.
+TAIL_WEIGHT, MAX_DIRECTIONS = 0.05, 4
 #: Autoregressive coefficients: antithetic, independent, and three local ones.
 LAPLACE_RHO = (-0.3, 0.0, 0.5, 0.8, 0.95)
 #: Minimum weight of each component, so that warm-up retries components that failed early; and
@@ -186,9 +229,11 @@ class Mixture(Proposal):
     def linked(self, record: MixtureNumbers, plan: Any) -> Any:
         """Record for compiled updates, extended for lower-bounded coordinates or scales."""
         tables, skewed = self._transformations(plan)
-        if tables is None and skewed is None:
+        transformed = tables is not None or skewed is not None
+        if plan.target.factorization.boundary and not transformed:
             return with_lower_bounded(record, plan)
-        return TransformedNumbers(record, tables, skewed)
+        numbers = TransformedNumbers(record, tables, skewed) if transformed else record
+        return with_tails(numbers, plan) if self.walk_weight > 0.0 else numbers
 
     def _transformations(self, plan: Any) -> tuple[ScaleConditional | None, SkewMap | None]:
         """Tables and map of a plan that this proposal uses, or None."""

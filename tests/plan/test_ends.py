@@ -19,10 +19,11 @@ from helpers.ends import (
     known_rates,
 )
 from helpers.shapes import own
-from pymc_minibatch_mh import TunaMH, explain, sample
+from pymc_minibatch_mh import Laplace, Mixture, TunaMH, explain, sample
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.plan.parametrization import choose_parametrization
+from pymc_minibatch_mh.proposals.mixture import TAIL_WEIGHT, MixtureNumbers
 from pymc_minibatch_mh.reference.tails import REACH, STAY, Tails, heavy_tails
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, variables_with_ends
@@ -169,6 +170,18 @@ def test_a_tail_without_a_better_coordinate_is_named_before_sampling(caplog):
     (line,) = [x.getMessage() for x in caplog.records if "tail that proposals lack" in x.message]
     assert "'b'" in line
     assert "pm.NUTS()" in line
+
+
+def test_a_tail_without_a_better_coordinate_has_a_component():
+    with separated(pm.Cauchy):
+        plan = TunaMH().plan
+    tailed, normal = (p.linked(p.record(3), plan) for p in (Mixture(), Laplace()))
+    assert isinstance(normal, MixtureNumbers)
+    assert tailed.weight == TAIL_WEIGHT
+    (direction,) = tailed.directions
+    covariance = plan.reference.factor @ direction
+    expected = plan.reference.factor[2] @ plan.reference.factor.T
+    np.testing.assert_allclose(covariance, expected / np.sqrt(expected[2]))
 
 
 def test_proposals_outside_of_the_support_do_not_count():
