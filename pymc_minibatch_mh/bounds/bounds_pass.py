@@ -170,8 +170,18 @@ class BoundsPass(RowPass):
         """C M, C = Σ c_i, of a typical proposal, estimated on a few rows; inf if unbounded."""
         return self._forecast_total([_Trial(self, function) for function in self._functions])
 
-    def require_bounds_in_trial(self) -> None:
-        """Raise BoundsError if very many of a few rows are unbounded over the smallest region."""
+    def rows_in_trial(self) -> float:
+        """Forecast of :meth:`forecast` if a few rows without a bound are always evaluated.
+
+        BoundsError if very many of a few rows are unbounded over the smallest region.
+        """
+        self._require_bounds_in_trial()
+        trials = [_Trial(self, function) for function in self._functions]
+        for trial in trials:
+            trial.reads_unbounded = True
+        return min(self._forecast_total(trials), float(self._n_rows))
+
+    def _require_bounds_in_trial(self) -> None:
         passes = [self, self._of_kinked_rows()] if self._has_kinks else [self]
         unbounded = [rows for rows in (x._unbounded_in_trial() for x in passes) if rows.size]
         if len(unbounded) == len(passes):

@@ -191,21 +191,20 @@ def _expand_around_mode(target: Target, model: pm.Model, start: np.ndarray) -> P
     return found
 
 
-def require_bounds_of_few(target: Target, start: np.ndarray) -> None:
-    """Raise BoundsError, before rows are compiled, if very many of a few have no bound.
+def forecast_of_few(target: Target, start: np.ndarray) -> float:
+    """Rows that an update evaluates, from the bounds of a few, before rows are compiled; else 0.
 
-    Short functions are compiled in seconds, and logarithms of shapes may be replaced by coordinates
-    in which rows have bounds.
+    BoundsError if very many of these have no bound. Short functions are compiled in seconds, and
+    logarithms of shapes may be replaced by coordinates in which rows have bounds.
     """
     functions, parts = functions_of(target), target.factorization
     ruled_out = target.covariance is not None or target.taylor_order == 0 or parts.boundary
     if ruled_out or shape_variables(parts) or not target.source.in_memory:
-        return
+        return 0.0
     if any(function.states for function in functions) or n_slopes(target) < WORTH_A_TRIAL:
-        return
+        return 0.0
     reference = reference_of_few(target, start)
-    if reference is not None:
-        bounds_pass_of(target, reference).require_bounds_in_trial()
+    return 0.0 if reference is None else bounds_pass_of(target, reference).rows_in_trial()
 
 
 def _in_best_order(target: Target, reference: Reference) -> tuple[Target, Reference]:

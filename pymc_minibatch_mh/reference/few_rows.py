@@ -23,8 +23,9 @@ from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, reference_at
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
-#: Number of rows, evenly spaced over all terms, and seed of the search for their mode.
-FEW_ROWS, SEED = 1_024, 11
+#: Minimum and maximum number of rows, evenly spaced over all terms; maximum number of products in
+#: their Hessian; seed of the search for their mode.
+LEAST_ROWS, MOST_ROWS, MAX_PRODUCTS, SEED = 128, 1_024, 1e8, 11
 
 
 class TermOfFew:
@@ -42,19 +43,21 @@ class TermOfFew:
         #: Gradients of linear predictors, shape (n, m, d).
         self._lines = np.stack([np.broadcast_to(x, (rows.size, size)) for x in lines], axis=1)
 
-    def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Value, gradient and Hessian of the summed log-likelihood of these rows."""
+    def derivatives(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
+        """Derivatives of the summed log-likelihood of these rows."""
         predictors, m = self._lines @ theta, self._lines.shape[1]
         values = self._data | {x: predictors[:, x.number] for x in self._arguments}
         with np.errstate(all="ignore"):
             evaluate_exprs(self._order, values)
             slopes = np.array([np.broadcast_to(values[x], self._n) for x in self._slopes])
+            flat = self._lines.reshape(-1, theta.size)
+            value, gradient = float(slopes[0].sum()), slopes[1 : 1 + m].T.ravel() @ flat
+            if not hessian:
+                return Derivatives(value, gradient, np.empty((0, 0)))
             bends, pairs = np.empty((self._n, m, m)), np.triu_indices(m)
             bends[:, pairs[0], pairs[1]] = bends[:, pairs[1], pairs[0]] = slopes[1 + m :].T
-            gradient = np.einsum("an,nad->d", slopes[1 : 1 + m], self._lines)
-            flat = self._lines.reshape(-1, theta.size)
-            hessian = flat.T @ (bends @ self._lines).reshape(-1, theta.size)
-        return float(slopes[0].sum()), gradient, hessian
+            products = flat.T @ (bends @ self._lines).reshape(-1, theta.size)
+        return Derivatives(value, gradient, products)
 
 
 class FewRows(FullData):
@@ -69,8 +72,10 @@ class FewRows(FullData):
     def spread(cls, target: Target, functions: Sequence[RowFunction]) -> "FewRows":
         """Evenly spaced rows of all terms."""
         size, total, terms, count = target.factorization.size, target.source.n_rows, [], 0
+        m = max(len(function.arguments) for function in functions)
+        few = np.clip(MAX_PRODUCTS / (m * size**2), LEAST_ROWS, MOST_ROWS)
         for k, function in enumerate(functions):
-            share = max(1, int(FEW_ROWS * function.n_rows / total))
+            share = max(1, int(few * function.n_rows / total))
             rows = np.unique(np.linspace(0, function.n_rows - 1, share).astype(np.int64))
             terms.append(TermOfFew(function, slopes_of_term(target, k, function), rows, size))
             count += rows.size
@@ -80,11 +85,12 @@ class FewRows(FullData):
         self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
     ) -> Derivatives:
         """Derivatives of the summed log-likelihood of these rows."""
-        value, gradient, products = 0.0, np.zeros(theta.size), np.zeros((theta.size, theta.size))
-        for term in self._terms:
-            more = term.derivatives(theta)
-            value, gradient, products = value + more[0], gradient + more[1], products + more[2]
-        return Derivatives(value, gradient, products if hessian else np.empty((0, 0)))
+        parts = [term.derivatives(theta, hessian=hessian) for term in self._terms]
+        return Derivatives(
+            sum(each.value for each in parts),
+            np.sum([each.gradient for each in parts], axis=0),
+            np.sum([each.hessian for each in parts], axis=0),
+        )
 
     def undefined_at(self, theta: np.ndarray) -> str:
         """Nothing: a search over few rows ends without a message to users."""

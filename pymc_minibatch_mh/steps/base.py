@@ -4,7 +4,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from html import escape
 from inspect import Signature
 from os import PathLike
@@ -33,14 +33,14 @@ from pymc_minibatch_mh.plan.file import write
 from pymc_minibatch_mh.plan.identity import WatchedModel, first_difference, key_of
 from pymc_minibatch_mh.plan.method import Guarantee, Method
 from pymc_minibatch_mh.plan.plan import Plan
-from pymc_minibatch_mh.plan.prepare import read_model
+from pymc_minibatch_mh.plan.prepare import SharedModel, read_model
 from pymc_minibatch_mh.proposals.base import Proposal
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.samplers.base import Sampler
 from pymc_minibatch_mh.samplers.componentwise import componentwise_sampler
 from pymc_minibatch_mh.samplers.metropolis import Metropolis
 from pymc_minibatch_mh.steps import report
-from pymc_minibatch_mh.steps.many_rows import warn_of_many_rows
+from pymc_minibatch_mh.steps.many_rows import try_bounds, warn_of_many_rows
 from pymc_minibatch_mh.steps.settings import (
     SharedSettings,
     docstring_of,
@@ -211,8 +211,11 @@ class MinibatchStep(BlockedStep):
         model = resolve_model(settings.model)
         self.vars = step_variables(model, settings.vars)
         point = settings.point_of(model)
-        trial = partial(settings.try_bounds, method, point)
         linear = settings.linear_for(method)
+
+        def trial(read: SharedModel) -> None:
+            try_bounds(name, settings.trial_target(method, point, read), point)
+
         read = read_model(model, self.vars, point, settings, needs, linear=linear, try_bounds=trial)
         target = settings.target_of(read, point)
         report.log_preparation(name, target, model, point, settings.model)

@@ -10,7 +10,9 @@ from pymc_minibatch_mh.chain.starts import rows_of_trial
 from pymc_minibatch_mh.native.looks import rows_of_penalty
 from pymc_minibatch_mh.plan.bound_sources import bounds_pass_of
 from pymc_minibatch_mh.plan.plan import Plan
+from pymc_minibatch_mh.plan.prepare import forecast_of_few
 from pymc_minibatch_mh.reference.mode import typical_moves
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.steps.report import describe_rows
 
 _log = logging.getLogger("pymc")
@@ -21,6 +23,25 @@ TRIAL_UPDATES, MANY_ROWS, MIN_MANY = 8, 0.05, 1_000
 MAX_NAMED, MIN_SHARE = 3, 0.2
 #: Proposals, rows and seed of the forecast of ``PenaltyMH``.
 PENALTY_MOVES, PENALTY_ROWS, SEED = 8, 4_096, 5
+
+
+def try_bounds(name: str, target: Target | None, point: Mapping[str, np.ndarray]) -> None:
+    """Log a warning, before anything is compiled, if a few rows forecast that many are evaluated.
+
+    BoundsError if very many of these have no bound.
+    """
+    if target is None:
+        return
+    rows = forecast_of_few(target, target.factorization.ravel(point))
+    if rows > max(MANY_ROWS * target.source.n_rows, MIN_MANY):
+        _log.warning(
+            "%s: by the bounds of a few rows, an update is forecast to evaluate %.0f %% of %s. "
+            "Compiling their long log-likelihood goes on; PenaltyMH(), which is approximate, and "
+            "pm.NUTS() need no bounds.",
+            name,
+            100.0 * rows / target.source.n_rows,
+            describe_rows(target),
+        )
 
 
 def warn_of_many_rows(name: str, program: SamplerSpec) -> None:

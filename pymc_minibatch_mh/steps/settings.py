@@ -29,7 +29,7 @@ from pymc_minibatch_mh.model.factorization import require_continuous
 from pymc_minibatch_mh.model.inputs import as_generator, resolve_point, value_variables
 from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.plan import TOGETHER, EffectMoves
-from pymc_minibatch_mh.plan.prepare import ReadingSettings, SharedModel, require_bounds_of_few
+from pymc_minibatch_mh.plan.prepare import ReadingSettings, SharedModel
 from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 from pymc_minibatch_mh.proposals.mixture import Mixture
 from pymc_minibatch_mh.reference.target import Target
@@ -353,16 +353,15 @@ class SharedSettings(ReadingSettings):
         target.condition_on(point)
         return target
 
-    def try_bounds(
+    def trial_target(
         self, method: Method, point: Mapping[str, np.ndarray], read: SharedModel
-    ) -> None:
-        """Raise BoundsError if very many of a few rows have no bound, and the step needs bounds."""
+    ) -> Target | None:
+        """Posterior of which a trial shows the bounds of a step; None without such bounds."""
         needs = method.requirements
         if needs.bounds is None or not needs.bounds_groups or self.prepared is not None:
-            return
+            return None
         target = self.target_of(read, point)
-        if self.moves_for(method, target) == TOGETHER:
-            require_bounds_of_few(target, target.factorization.ravel(point))
+        return target if self.moves_for(method, target) == TOGETHER else None
 
     def moves_for(self, method: Method, target: Target) -> EffectMoves:
         """How group effects are sampled; SettingError if the setting is impossible."""

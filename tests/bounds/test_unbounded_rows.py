@@ -106,10 +106,17 @@ def test_a_trial_refuses_a_quarter_of_rows_without_a_bound(extra):
     many = int(MOST_UNBOUNDED_IN_TRIAL * ROWS) + extra
     passes = around_zero(poles(apart(np.full(many, 0.001))))
     if extra < 0:
-        passes.require_bounds_in_trial()
+        passes.rows_in_trial()
         return
     with pytest.raises(BoundsError, match="'x' has no proved bound: in row 0"):
-        passes.require_bounds_in_trial()
+        passes.rows_in_trial()
+
+
+def test_a_trial_forecasts_rows_also_where_a_few_have_no_bound():
+    passes = around_zero(poles(apart([])))
+    assert 0.0 < passes.rows_in_trial() == pytest.approx(min(passes.forecast(), ROWS))
+    some = around_zero(poles(apart(np.full(30, 0.001)))).rows_in_trial()
+    assert passes.rows_in_trial() < some < ROWS
 
 
 def test_regions_are_worth_their_rows_or_not():

@@ -1,5 +1,7 @@
 """The trial of bounds on a few rows, before anything is compiled for all of them."""
 
+import logging
+
 import numpy as np
 import pytest
 
@@ -10,9 +12,10 @@ from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.plan.prepare import n_slopes, require_bounds_of_few
+from pymc_minibatch_mh.plan.prepare import forecast_of_few, n_slopes
 from pymc_minibatch_mh.reference.few_rows import FewRows, reference_of_few
 from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.steps import many_rows
 
 MESSAGE = (
     r"'mark' has no proved bound: in row \d+ the logarithm of the probability between two ends"
@@ -45,7 +48,7 @@ def test_short_functions_have_no_trial(monkeypatch):
     target = target_of(poisson())
     assert n_slopes(target) < 200
     monkeypatch.setattr("pymc_minibatch_mh.plan.prepare.reference_of_few", forbidden)
-    require_bounds_of_few(target, np.zeros(target.factorization.size))
+    assert forecast_of_few(target, np.zeros(target.factorization.size)) == 0.0
 
 
 def test_derivatives_of_few_rows_are_those_of_compiled_rows():
@@ -67,3 +70,18 @@ def test_the_metric_of_few_rows_is_that_of_all(model_of):
     few, whole = reference_of_few(target, start), TunaMH(model=model).reference
     np.testing.assert_allclose(few.whitener @ whole.factor, np.eye(start.size), atol=0.3)
     assert np.linalg.norm(whole.whitener @ (few.centre - whole.centre)) < 10.0
+
+
+@pytest.mark.parametrize(("rows", "count"), [(0.9, 1), (0.0, 0)])
+def test_many_rows_are_told_before_any_is_compiled(rows, count, monkeypatch):
+    model = poisson()
+    target = target_of(model)
+    monkeypatch.setattr(many_rows, "forecast_of_few", lambda *_: rows * target.source.n_rows)
+    messages, logger, handler = [], logging.getLogger("pymc"), logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())
+    logger.addHandler(handler)
+    many_rows.try_bounds("TunaMH", target, model.initial_point())
+    logger.removeHandler(handler)
+    assert len(messages) == count
+    text = "by the bounds of a few rows, an update is forecast to evaluate 90 %"
+    assert all(text in message for message in messages)
