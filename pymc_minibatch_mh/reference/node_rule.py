@@ -208,7 +208,9 @@ def first_moments(groups: SmallGroups, n_groups: int | None = None) -> EffectMom
 
 def first_nodes(groups: SmallGroups) -> Nodes:
     """Nodes before anything is known about the groups' effects."""
-    return first_moments(groups).nodes(groups.law, FIRST_COUNT[len(groups.effects)])
+    z, log_weights = first_moments(groups, 1).nodes(groups.law, FIRST_COUNT[len(groups.effects)])
+    n_groups = groups.n_observations
+    return Nodes(np.tile(z, (n_groups, 1, 1)), np.tile(log_weights, (n_groups, 1)))
 
 
 def values_at_nodes(
