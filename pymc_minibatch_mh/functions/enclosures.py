@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import cached_property, singledispatch
+from typing import NamedTuple
 
 import numpy as np
 
 from pymc_minibatch_mh.functions.interval import TINY, Array, Interval, Mask
+from pymc_minibatch_mh.native.library import function
 
 #: Function that returns values and derivatives up to an order, at points.
 Values = Callable[[Array, int], list[Array]]
@@ -28,6 +30,14 @@ def enclose_derivatives(op: object, u: Interval, order: int, *data: Array) -> li
     in which g is smooth. All operands except the first are data. NoRuleError without a rule.
     """
     raise NoRuleError(op)
+
+
+class _ShapeRecord(NamedTuple):
+    """Valleys and peaks, shape (n, 2), and bounds of all values: ``mh_shape``."""
+
+    valleys: Array
+    peaks: Array
+    limits: Array
 
 
 @dataclass(frozen=True)
@@ -53,17 +63,24 @@ class Shape:
         (top, high), (bottom, low) = peak, valley
         return Shape(peaks=(peak, (-bottom, -low)), valleys=(valley, (-top, -high)), slack=slack)
 
+    @cached_property
+    def _record(self) -> "_ShapeRecord":
+        valleys, peaks = (np.array(x, float).reshape(-1, 2) for x in (self.valleys, self.peaks))
+        return _ShapeRecord(valleys, peaks, np.array([self.floor, self.ceiling]))
+
     def range_over(self, u: Interval, at_lo: Array, at_hi: Array) -> Interval:
         """Range over `u`, from the values at its ends."""
-        lo, hi = np.minimum(at_lo, at_hi), np.maximum(at_lo, at_hi)
-        for where, value in self.valleys:
-            lo = np.where((u.lo <= where) & (where <= u.hi), np.minimum(lo, value), lo)
-        for where, value in self.peaks:
-            hi = np.where((u.lo <= where) & (where <= u.hi), np.maximum(hi, value), hi)
+        slack: Array | float
         if callable(self.slack):
             slack = np.maximum(self.slack(u.lo), self.slack(u.hi)) + TINY
-            return Interval.rounded(lo, hi, slack).clipped_to(self.floor, self.ceiling)
-        return Interval.rounded(lo, hi, self.slack).clipped_to(self.floor, self.ceiling)
+        else:
+            slack = self.slack
+        shape = np.shape(at_lo)
+        ends = [np.ascontiguousarray(x).reshape(-1) for x in (u.lo, u.hi, at_lo, at_hi)]
+        around = np.ascontiguousarray(slack, dtype=np.float64).reshape(-1)
+        lo, hi = np.empty((2, ends[0].size))
+        function("mh_ranges_over")(*ends, around, around.size, lo.size, self._record, lo, hi)
+        return Interval(lo.reshape(shape), hi.reshape(shape))
 
 
 NEVER_NEGATIVE = Shape(floor=0.0)

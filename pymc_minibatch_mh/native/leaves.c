@@ -368,3 +368,26 @@ void mh_add_intervals(const double *a, const double *b, int64_t n_one, const dou
 #define ADD(j, k) lo[i] = below(a[j] + c[k], 0.0), hi[i] = above(b[j] + d[k], 0.0)
     FOR_ALL(ADD);
 }
+
+/* Ranges of a function over n intervals, from its values at their ends. A value that is NaN gives no
+ * bounds. */
+void mh_ranges_over(const double *from, const double *to, const double *at_from, const double *at_to,
+                    const double *slack, int64_t n_slack, int64_t n, const mh_shape *shape,
+                    double *restrict lo, double *restrict hi)
+{
+    const double *valleys = shape->valleys, *peaks = shape->peaks, *limits = shape->limits;
+    for (int64_t i = 0; i < n; i++) {
+        const double x = at_from[i], y = at_to[i];
+        const int known = (x == x) & (y == y);
+        double low = mh_smaller(x, y), high = mh_larger(x, y);
+        for (int64_t k = 0; k < shape->n_valleys; k++)
+            if (from[i] <= valleys[2 * k] && valleys[2 * k] <= to[i])
+                low = mh_smaller(low, valleys[2 * k + 1]);
+        for (int64_t k = 0; k < shape->n_peaks; k++)
+            if (from[i] <= peaks[2 * k] && peaks[2 * k] <= to[i])
+                high = mh_larger(high, peaks[2 * k + 1]);
+        const double around = slack[n_slack > 1 ? i : 0];
+        lo[i] = mh_larger(limits[0], known ? below(low, around) : -INFINITY);
+        hi[i] = mh_smaller(limits[1], known ? above(high, around) : INFINITY);
+    }
+}

@@ -20,7 +20,8 @@ LEAF(, void, mh_apply_fixed, (const double *fixed, int64_t n, int64_t n_fixed, c
 LEAF(, void, mh_whiten_form, (const double *weights, const int64_t *places, int64_t n, const double *factor, int64_t size, double *out), (weights, places, n, factor, size, out)) \
 LEAF(, void, mh_add_products, (const double *fixed, int64_t n_fixed, const double *weights, int64_t n, int64_t first, int64_t last, int64_t start, int64_t stop, double *products), (fixed, n_fixed, weights, n, first, last, start, stop, products)) \
 LEAF(, void, mh_multiply_intervals, (const double *a, const double *b, int64_t n_one, const double *c, const double *d, int64_t n_other, int64_t n, double *lo, double *hi), (a, b, n_one, c, d, n_other, n, lo, hi)) \
-LEAF(, void, mh_add_intervals, (const double *a, const double *b, int64_t n_one, const double *c, const double *d, int64_t n_other, int64_t n, double *lo, double *hi), (a, b, n_one, c, d, n_other, n, lo, hi))
+LEAF(, void, mh_add_intervals, (const double *a, const double *b, int64_t n_one, const double *c, const double *d, int64_t n_other, int64_t n, double *lo, double *hi), (a, b, n_one, c, d, n_other, n, lo, hi)) \
+LEAF(, void, mh_ranges_over, (const double *from, const double *to, const double *at_from, const double *at_to, const double *slack, int64_t n_slack, int64_t n, const mh_shape *shape, double *lo, double *hi), (from, to, at_from, at_to, slack, n_slack, n, shape, lo, hi))
 
 #define MH_PROTOTYPE(gives, result, name, parameters, arguments) result name parameters;
 MH_LEAVES(MH_PROTOTYPE)

@@ -448,6 +448,14 @@ typedef struct mh_bordered {
     const double *tilt; /* whitened mean of the normal approximation, (d,) */
 } mh_bordered;
 
+/* Shape of a function that is monotone between its valleys and peaks, pairs of argument and value; all
+ * values lie between both `limits`. */
+typedef struct mh_shape {
+    int64_t n_valleys, n_peaks;
+    const double *valleys, *peaks; /* (n, 2) */
+    const double *limits;          /* (2,) */
+} mh_shape;
+
 /* A distribution of p scales, tabulated at J knots, and a normal distribution of n other coordinates
  * given the scales, tabulated at K knots: scale_conditional.c explains phi_0, A, z, m and W. */
 typedef struct mh_scale_conditional {

@@ -5,7 +5,8 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from functions.cases import CASES, ORDER, REALS
-from pymc_minibatch_mh.functions.enclosures import NoRuleError, enclose_derivatives
+from pymc_minibatch_mh.functions import enclosures
+from pymc_minibatch_mh.functions.enclosures import NoRuleError, Shape, enclose_derivatives
 from pymc_minibatch_mh.functions.gamma_ratio import gamma_ratio
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.log_erfc import log_erfc
@@ -49,6 +50,16 @@ def points(case, u, per_interval):
     for t in np.linspace(0.0, 1.0, per_interval):
         yield np.clip(lo + t * (hi - lo), u.lo, u.hi)
         yield np.clip(np.sinh((1.0 - t) * np.arcsinh(lo) + t * np.arcsinh(hi)), u.lo, u.hi)
+
+
+def between_turns(u, values, valleys, peaks):
+    """Return the range of a function by its values at ends and turns, by NumPy, not rounded."""
+    lo, hi = np.minimum(*values), np.maximum(*values)
+    for at, value in np.reshape(valleys, (-1, 2)):
+        lo = np.where((u.lo <= at) & (at <= u.hi), np.minimum(lo, value), lo)
+    for at, value in np.reshape(peaks, (-1, 2)):
+        hi = np.where((u.lo <= at) & (at <= u.hi), np.maximum(hi, value), hi)
+    return lo, hi
 
 
 def encloses(case, enclose, u, per_interval=5):
@@ -112,7 +123,13 @@ def test_enclosures_are_no_wider_than_the_range(case):
 
 @rounding_cases
 def test_without_outward_rounding_exact_values_are_missed(case, monkeypatch):
+    def without_rounding(low, high, at_low, at_high, *others):
+        *_, shape, lo, hi = others
+        u = Interval(low, high)
+        lo[:], hi[:] = between_turns(u, (at_low, at_high), shape.valleys, shape.peaks)
+
     monkeypatch.setattr(Interval, "rounded", lambda lo, hi, slack=0.0: Interval(lo, hi))
+    monkeypatch.setattr(enclosures, "function", lambda _: without_rounding)
     assert exact_value_missed(case) != ""
 
 
@@ -174,3 +191,29 @@ def test_an_op_without_rule_is_named(op):
     with pytest.raises(NoRuleError, match="no enclosure") as raised:
         enclose_derivatives(op, Interval(0.0, 1.0), 3)
     assert raised.value.op is op
+
+
+def widened(x):
+    """Slack that depends on the argument, and that is not finite where it is infinite."""
+    return 1e-9 * np.abs(x)
+
+
+@pytest.mark.parametrize("slack", [1e-200, widened])
+def test_ranges_are_the_values_at_ends_and_turns(slack):
+    rng = np.random.default_rng(5)
+    special = np.array([-np.inf, np.inf, -1.0, 0.0, -0.0, 2.0, 1e308, -1e308, 5e-324])
+    u = Interval(*np.sort(rng.choice(special, (2, 4_000)), axis=0))
+    values = rng.choice([*special, np.nan], (2, 4_000))
+    shape = Shape(
+        valleys=((-1.0, -3.0),), peaks=((0.5, 4.0), (2.0, 7.0)), floor=-5.0, ceiling=1e300,
+        slack=slack,
+    )  # fmt: skip
+    lo, hi = between_turns(u, values, shape.valleys, shape.peaks)
+    around = slack if slack == 1e-200 else np.maximum(slack(u.lo), slack(u.hi)) + 1e-300
+    expected = Interval.rounded(lo, hi, around).clipped_to(-5.0, 1e300)
+    found = shape.range_over(u, *values)
+    np.testing.assert_array_equal(found.lo, expected.lo)
+    np.testing.assert_array_equal(found.hi, expected.hi)
+    single = shape.range_over(Interval(u.lo[3], u.hi[3]), *values[:, 3])
+    assert single.shape == ()
+    assert float(single.hi) == expected.hi[3]
