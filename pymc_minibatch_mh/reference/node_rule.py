@@ -560,20 +560,21 @@ def _nodes_by_rule(
 ) -> Nodes:
     """Nodes of all groups by a rule, without those that weigh nothing."""
     rows, law = target.group_rows, target.compiled.layout.groups.law
-    most = LIGHT * MAX_ERROR[moments.mean.shape[1]] / rows.layout.n_groups
+    n_groups, q = moments.mean.shape
+    most = LIGHT * MAX_ERROR[q] / n_groups
+    nodes = Nodes(np.empty((n_groups, q, count**q)), np.empty((n_groups, count**q)))
 
-    def choose(part: GroupRows, some: slice) -> Nodes:
+    def choose(part: GroupRows, some: slice) -> None:
         effects, moves = moments.some(some), movements[some]
         placed = part.at_nodes(effects.wide_nodes(law, count, moves))
-        return _without_light_nodes(placed, points, ~effects.moves_much(moves), most)
+        left = _without_light_nodes(placed, points, ~effects.moves_much(moves), most)
+        nodes.z[some], nodes.log_weights[some] = left
 
-    parts = _on_tasks(rows, choose)
-    used = np.any([(part.log_weights > -np.inf).any(axis=0) for part in parts], axis=0)
-    n_groups, q = moments.mean.shape
-    nodes = Nodes(np.empty((n_groups, q, used.sum())), np.empty((n_groups, used.sum())))
-    np.concatenate([part.z[:, :, used] for part in parts], out=nodes.z)
-    np.concatenate([part.log_weights[:, used] for part in parts], out=nodes.log_weights)
-    return nodes
+    _on_tasks(rows, choose)
+    used = (nodes.log_weights > -np.inf).any(axis=0)
+    if used.all():
+        return nodes
+    return Nodes(nodes.z[:, :, used].copy("C"), nodes.log_weights[:, used].copy("C"))
 
 
 def _without_light_nodes(
