@@ -14,6 +14,7 @@ from pymc_minibatch_mh.expressions.patterns import (
     is_a,
     is_impossible,
     operands_first,
+    operands_last,
     subexpressions,
     sum_parts,
 )
@@ -99,14 +100,18 @@ def _lower_order(data: RowData, boxes: Sequence[Interval], order: int) -> str:
 def first_unbounded(root: Expr, is_bounded: Callable[[Expr], bool]) -> Apply | None:
     """First operation that is unbounded although its operands are bounded.
 
-    A probability between two ends has two formulas, one of which may be unbounded.
+    Operands of a comparison are left out, because only their values count, and so are the two
+    formulas of a probability between two ends, one of which may be unbounded.
     """
-    between = [x for x in _operations_on_parameters(root) if is_a(x, LogBetweenTails)]
-    formulas = {x for each in between for x in subexpressions(each)} - {*between}
+
+    def is_leaf(expr: Expr) -> bool:
+        return expr.is_data or is_a(expr, LogBetweenTails, scalar.LogicalComparison)
+
+    differentiated = set(operands_last([root], is_leaf))
     for expr in _operations_on_parameters(root):
-        if expr in formulas:
+        if expr not in differentiated:
             continue
-        parts = () if expr in between else (part for part in expr.inputs if not part.is_data)
+        parts = () if is_leaf(expr) else (part for part in expr.inputs if not part.is_data)
         if all(map(is_bounded, parts)) and not is_bounded(expr):
             return expr
     return None

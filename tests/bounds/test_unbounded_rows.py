@@ -119,6 +119,19 @@ def test_a_trial_forecasts_rows_also_where_a_few_have_no_bound():
     assert passes.rows_in_trial() < some < ROWS
 
 
+def test_operands_of_a_condition_are_not_blamed():
+    """As in a drift diffusion, a root that may have no value chooses between two series."""
+
+    def log_density(x, b):
+        return -pt.sqr(x) * pt.switch(pt.sqrt(b) < 0.01, pt.exp(b), pt.exp(2.0 * b))
+
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 1.0)
+        pm.CustomDist("x", b, logp=log_density, observed=apart([]))
+    with pytest.raises(BoundsError, match="order 3 of a condition on the parameters are unbounded"):
+        around_zero(model).tables()
+
+
 def test_regions_are_worth_their_rows_or_not():
     c = np.zeros((3, 2, 100), np.float32)
     c[1, 0, :2], c[2, 1, :9] = np.inf, np.inf
