@@ -251,7 +251,10 @@ def _requirements_of_groups(requirements: Requirements) -> Requirements:
 def integrated_plan(
     target: Target, requirements: Requirements, model: pm.Model, start: np.ndarray, how: EffectMoves
 ) -> GroupsPlan:
-    """Plan with effects integrated out; NotSeparableError if that is impossible or slower."""
+    """Plan with effects integrated out; NotSeparableError if that is impossible.
+
+    SlowerError, with the plan, if it is forecast to be slower than effects one at a time.
+    """
     functions, factorization = functions_of(target), target.factorization
     groups = find_small_groups(model, factorization, functions, target.elements)
     if how.integrated != "always":
@@ -262,9 +265,8 @@ def integrated_plan(
     reference, _ = marginal.expand(near, rng)
     marginal, reference = _in_best_coordinate(target, marginal, reference, rng)
     moments = effect_moments(marginal.group_rows, reference.centre)
-    reason = _require_faster(marginal, reference, moments, how)
     needs = _requirements_of_groups(requirements)
-    plan = GroupsPlan(marginal, needs, reference, complete=target, choice=choice, reason=reason)
+    plan = GroupsPlan(marginal, needs, reference, complete=target, choice=choice)
     # A first draw shows whether the effects can be drawn at all.
     plan.unravel(reference.centre, {})
 
@@ -278,7 +280,7 @@ def integrated_plan(
         return factorization.ravel(point | {name: value[0] for name, value in values.items()})
 
     target.check(model, draw)
-    return plan
+    return _with_reason(plan, moments, how)
 
 
 def _at_nodes(
@@ -343,24 +345,32 @@ def _is_better_squared(
     return times[1] < times[0]
 
 
-def _require_faster(
-    marginal: GroupTarget, reference: Reference, moments: EffectMoments, how: EffectMoves
-) -> str:
-    """Why effects are integrated out; NotSeparableError if moving them one at a time is faster."""
+class SlowerError(NotSeparableError):
+    """Effects that can be integrated out, by `plan`, but are faster one at a time."""
+
+    def __init__(self, message: str, plan: GroupsPlan) -> None:
+        super().__init__(message)
+        self.plan = plan
+
+
+def _with_reason(plan: GroupsPlan, moments: EffectMoments, how: EffectMoves) -> GroupsPlan:
+    """Plan that says why effects are integrated out; SlowerError if one at a time is faster."""
     if how.integrated == "always":
-        return "integrated out, as blocks='groups' asks for"
+        return replace(plan, reason="integrated out, as blocks='groups' asks for")
     if how.by_elements == "never":
-        return "integrated out, as this step cannot update effects one at a time"
-    here = forecast_groups(marginal, reference).seconds_of_draw
-    rival = seconds_one_at_a_time(marginal, moments)
+        reason = "integrated out, as this step cannot update effects one at a time"
+        return replace(plan, reason=reason)
+    here = forecast_groups(plan.target, plan.reference).seconds_of_draw
+    rival = seconds_one_at_a_time(plan.target, moments)
     times = f"{format_seconds(here)} to an effective draw of the other parameters, forecast"
     if here > ERROR_OF_FORECASTS * rival:
-        name = marginal.compiled.layout.groups.name
-        raise NotSeparableError(
-            f"{name!r} would then take {times}, and {format_seconds(rival)} with effects one at a "
-            "time"
+        raise SlowerError(
+            f"{plan.groups.name!r} would then take {times}, and {format_seconds(rival)} with "
+            "effects one at a time",
+            replace(plan, reason=f"integrated out, as they cannot be updated otherwise: {times}"),
         )
-    return f"integrated out: {times}, against {format_seconds(rival)} with effects one at a time"
+    reason = f"integrated out: {times}, against {format_seconds(rival)} with effects one at a time"
+    return replace(plan, reason=reason)
 
 
 def _require_small(groups: SmallGroups, size: int) -> None:

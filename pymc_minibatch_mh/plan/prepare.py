@@ -25,7 +25,7 @@ from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.plan.bound_sources import bounds_pass_of, functions_of, support_of
 from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.file import read
-from pymc_minibatch_mh.plan.groups import integrated_plan
+from pymc_minibatch_mh.plan.groups import SlowerError, integrated_plan
 from pymc_minibatch_mh.plan.identity import WatchedModel, key_of_reference
 from pymc_minibatch_mh.plan.parametrization import choose_parametrization
 from pymc_minibatch_mh.plan.plan import (
@@ -51,6 +51,8 @@ _log = logging.getLogger("pymc")
 #: Minimum forecast of candidates for which control variates of order 3 are considered, and maximum
 #: share of these that are left at that order.
 WORTH_THIRD_ORDER, MAX_SHARE_AT_THIRD_ORDER = 500.0, 0.75
+#: Maximum number of coordinates that move together: derivatives are matrices of so many rows.
+MAX_TOGETHER = 2_000
 #: Number of observations evaluated first, to reject a start of zero density quickly.
 START_ROWS = 100_000
 #: Minimum number of operations in the first two derivatives of rows for a trial of their bounds.
@@ -229,7 +231,7 @@ def _prepare_plan(
     moves: EffectMoves,
 ) -> Plan:
     """Plan of a model, with effects sampled in one of the requested ways if possible."""
-    why_apart = "as blocks=True asks for"
+    why_apart, slower = "as blocks=True asks for", None
     if moves.integrated != "never":
         try:
             return integrated_plan(target, requirements, model, start, moves)
@@ -240,6 +242,7 @@ def _prepare_plan(
                     "it out."
                 ) from error
             why_apart = f"not integrated out, because {str(error).rstrip('.')}"
+            slower = error.plan if isinstance(error, SlowerError) else None
             _log.info("Group effects are %s.", why_apart)
     if moves.by_elements == "never":
         return _expand_around_mode(target, model, start)
@@ -256,13 +259,21 @@ def _prepare_plan(
         reason = error
         if moves.by_elements == "always":
             raise
-    cause = str(reason).rstrip(".")
-    _log.info("Group effects are not updated one at a time, because %s.", cause)
+    _log.info("Group effects are not updated one at a time, because %s.", str(reason).rstrip("."))
+    return slower or _all_together(target, model, start, reason)
+
+
+def _all_together(target: Target, model: pm.Model, start: np.ndarray, reason: Exception) -> Plan:
+    """Plan of all coordinates, whose effects cannot move one at a time for a reason."""
+    size = target.factorization.size
+    if size > MAX_TOGETHER and isinstance(reason, ModeError | BoundsError):
+        raise reason
     try:
         return _expand_around_mode(target, model, start)
     except ModeError as error:
         if isinstance(reason, NotSeparableError):
             raise
+        cause = str(reason).rstrip(".")
         raise ModeError(
             f"{error} Group effects cannot be updated one at a time either: {cause}."
         ) from error

@@ -7,10 +7,10 @@ import pytest
 
 from helpers.small_groups import panel
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, explain, sample
-from pymc_minibatch_mh.errors import SettingError, StaleDataError
+from pymc_minibatch_mh.errors import ModeError, SettingError, StaleDataError
 from pymc_minibatch_mh.native.bound_tables import KIND
 from pymc_minibatch_mh.native.moves import CONSTANT, ENDS
-from pymc_minibatch_mh.plan import groups
+from pymc_minibatch_mh.plan import groups, prepare
 from pymc_minibatch_mh.plan.groups import GroupsPlan
 
 
@@ -51,6 +51,27 @@ def test_large_groups_are_forecast_to_be_slower(caplog):
     assert plan.blocks is not None
     assert "'effect' would then take" in plan.reason
     assert plan.reason in caplog.text
+
+
+def test_slower_groups_are_taken_where_effects_have_no_other_way(monkeypatch):
+    def without_a_centre(*_):
+        raise ModeError("no centre")
+
+    monkeypatch.setattr(groups, "ERROR_OF_FORECASTS", 0.0)
+    monkeypatch.setattr(prepare, "find_grouped", without_a_centre)
+    plan = TunaMH(model=panel()).plan
+    assert isinstance(plan, GroupsPlan)
+    assert "they cannot be updated otherwise" in plan.reason
+
+
+def test_thousands_of_effects_without_a_centre_do_not_move_together(monkeypatch):
+    def without_a_centre(*_):
+        raise ModeError("no centre")
+
+    monkeypatch.setattr(prepare, "MAX_TOGETHER", 302)
+    monkeypatch.setattr(prepare, "find_grouped", without_a_centre)
+    with pytest.raises(ModeError, match=r"^no centre$"):
+        TunaMH(model=panel(prior=pm.Laplace))
 
 
 def test_groups_of_hundreds_are_not_tried(monkeypatch):
