@@ -13,7 +13,11 @@ from pymc_minibatch_mh.compiled.differences import (
     remainder_difference,
     undefined_operation,
 )
-from pymc_minibatch_mh.compiled.hessian_differences import thirds_by_differences
+from pymc_minibatch_mh.compiled.hessian_differences import (
+    MAX_THIRDS,
+    count_operations,
+    thirds_by_differences,
+)
 from pymc_minibatch_mh.compiled.scalar_functions import (
     compiled_rowwise,
     data_leaves,
@@ -24,7 +28,6 @@ from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.data.arrays import STORED_TYPES
 from pymc_minibatch_mh.expressions.graph import Apply, Data, Expr, Gather, LoweringError, Monomial
 from pymc_minibatch_mh.expressions.kinks import kinks_of
-from pymc_minibatch_mh.expressions.patterns import operands_first
 from pymc_minibatch_mh.native import library
 from pymc_minibatch_mh.native.forms import (
     CHOICE,
@@ -49,8 +52,6 @@ from pymc_minibatch_mh.structure.row_function import (
 #: Maximum number of operations in a function with kinks and derivatives: 4,000 of a drift
 #: diffusion did not compile in 15 minutes, and in one minute as a graph.
 MAX_OPERATIONS = 3_000
-#: Maximum number of operations in compiled third derivatives: 2,300 took a minute.
-MAX_THIRDS = 500
 #: Number of rows per block when data expressions are computed.
 ROWS_PER_BLOCK = 65_536
 
@@ -227,11 +228,6 @@ def evaluate_predictors(
     room = values, sizes, norms, whitened if directions else None
     library.function("mh_place_forms")(term, rows, rows.size, centre, factor, centre.size, *room)
     return PlacedForms(values, sizes, norms, whitened)
-
-
-def count_operations(exprs: Sequence[Expr]) -> int:
-    """Number of operations on parameters in expressions; each counts once."""
-    return sum(not x.is_data for x in operands_first(exprs))
 
 
 def _require_compilable(function: RowFunction, slopes: Sequence[Expr]) -> None:

@@ -8,6 +8,11 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh.compiled.differences import PartialDerivatives
+from pymc_minibatch_mh.compiled.hessian_differences import (
+    MAX_THIRDS,
+    count_operations,
+    thirds_by_differences,
+)
 from pymc_minibatch_mh.compiled.scalar_functions import (
     compiled_rowwise,
     data_leaves,
@@ -119,7 +124,11 @@ class StateFunctions:
         return self._looped("mh_slopes_of_states", slopes=slopes, slope_places=positions)
 
     def thirds(self) -> FunctionAt:
-        """Compile third derivatives."""
+        """Compile third derivatives, or differences of Hessians for very long features."""
+        indices = self._indices(3)
+        exprs = [self._slopes.of(f, *index) for f in self._split.functions for index in indices]
+        if count_operations(exprs) > MAX_THIRDS:
+            return thirds_by_differences(self.slopes(), self._m, len(self.leaves))
         slopes, positions = self._compiled(0, 1, 2)
         thirds, third_places = self._compiled(3)
         return self._looped(

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.compiled.differences import partial_derivatives
-from pymc_minibatch_mh.compiled.form_rows import FormRows, count_operations
+from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.compiled.hessian_differences import count_operations
 from pymc_minibatch_mh.compiled.prior import Prior
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, ModeError

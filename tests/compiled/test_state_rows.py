@@ -8,6 +8,7 @@ import pytest
 
 from bounds.certified import derivatives, evaluate
 from bounds.state_sums import STATE_SUMS
+from pymc_minibatch_mh.compiled import state_rows
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
@@ -54,6 +55,16 @@ def test_derivatives_are_those_of_the_expression(name):
     np.testing.assert_allclose(values, in_order(jet, m, 0), rtol=1e-12)
     np.testing.assert_allclose(slopes, in_order(jet, m, 0, 1, 2), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(thirds, in_order(jet, m, 3), rtol=1e-9, atol=1e-9)
+
+
+def test_third_derivatives_of_long_features_are_differences_of_hessians(monkeypatch):
+    _, _, compiled, u = rows = rows_of("animals")
+    exact = called(rows, compiled.thirds()[0], u)
+    monkeypatch.setattr(state_rows, "MAX_THIRDS", 0)
+    long = FormRows(compiled.functions, compiled.size)
+    ours = called((*rows[:2], long, u), long.thirds()[0], u)
+    assert (ours != exact).any()
+    np.testing.assert_allclose(ours, exact, rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", NAMES)
