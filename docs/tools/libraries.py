@@ -1,16 +1,17 @@
 # /// script
 # requires-python = ">=3.12"
 # dependencies = [
+#     "hssm>=0.5,<0.6",
 #     "pymc_marketing>=1.3,<1.4",
 #     "pymc-minibatch-mh",
 # ]
 # [tool.uv.sources]
-# pymc-minibatch-mh = { path = "../.." }
+# pymc-minibatch-mh = { path = "../..", editable = true }
 # ///
-"""Models of PyMC-Marketing, fitted by their own ``fit`` with a step of this package.
+"""Models of PyMC-Marketing, fitted by their own ``fit`` with a step of this package, and of HSSM.
 
 ``python -m uv run docs/tools/libraries.py`` prints a line for each, in an environment of its own,
-and fails if a model is not served as docs/howto/libraries.md says.
+and fails if a model is not served, or refused, as docs/howto/libraries.md says.
 """
 
 import sys
@@ -19,10 +20,13 @@ from collections.abc import Callable
 from typing import Any
 
 import arviz as az
+import hssm
 import numpy as np
 import pandas as pd
+import pymc as pm
 from pymc_marketing import clv
 from pymc_marketing.customer_choice import MixedLogit
+from pymc_marketing.mmm import MMM, GeometricAdstock, LogisticSaturation
 
 from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.errors import MinibatchError
@@ -66,6 +70,36 @@ def of_customers(kind: Callable[[], Any], buyers: bool = False) -> tuple[Any, di
     return kind(), {"data": frame[frame["frequency"] > 0] if buyers else frame}
 
 
+class DriftDiffusion:
+    """Analytical drift diffusion of HSSM with the methods of the other models: 3,000 responses."""
+
+    def build_model(self) -> None:
+        """Build the model."""
+        theta = [0.5, 1.5, 0.5, 0.3]
+        data = hssm.simulate_data(model="ddm", theta=theta, size=3_000, random_state=1)
+        analytical = {"model": "ddm", "loglik_kind": "analytical", "p_outlier": 0.05}
+        self.model = hssm.HSSM(data=data, **analytical).pymc_model
+
+    def fit(self, **settings: Any) -> Any:
+        """Sample."""
+        with self.model:
+            return pm.sample(**settings)
+
+
+def media_mix(regions: int = 40, weeks: int = 150) -> tuple[MMM, dict[str, Any]]:
+    """Media mix model of sales by week and region, and its data."""
+    spent = RNG.gamma(1.0, 1.0, (regions * weeks, 2))
+    sales = 3.0 + (spent / (1.0 + spent)) @ [1.0, 0.5] + 0.3 * RNG.normal(size=len(spent))
+    week = np.tile(pd.date_range("2022-01-03", periods=weeks, freq="W-MON"), regions)
+    frame = pd.DataFrame({"week": week, "region": np.repeat(np.arange(regions), weeks)})
+    frame[["tv", "web"]] = spent
+    model = MMM(
+        date_column="week", channel_columns=["tv", "web"], target_column="sales",
+        dims=("region",), adstock=GeometricAdstock(l_max=8), saturation=LogisticSaturation(),
+    )  # fmt: skip
+    return model, {"X": frame, "y": pd.Series(sales, name="sales")}
+
+
 #: Models, and the steps that serve them.
 MODELS: dict[str, tuple[Callable[[], tuple[Any, dict[str, Any]]], Callable[[], Any]]] = {
     "BetaGeoModel": (lambda: of_customers(clv.BetaGeoModel), TunaMH),
@@ -73,7 +107,27 @@ MODELS: dict[str, tuple[Callable[[], tuple[Any, dict[str, Any]]], Callable[[], A
     "GammaGammaModel": (lambda: of_customers(clv.GammaGammaModel, buyers=True), TunaMH),
     "MixedLogit": (choices, TunaMH),
     "ParetoNBDModel": (lambda: of_customers(clv.ParetoNBDModel), PenaltyMH),
+    "DriftDiffusion": (lambda: (DriftDiffusion(), {}), PenaltyMH),
 }
+#: Models that ``TunaMH`` refuses, and the cause that its error names.
+REFUSED: dict[str, tuple[Callable[[], tuple[Any, dict[str, Any]]], str]] = {
+    "MMM": (media_mix, "the observations lie inside Convolve1d"),
+    "DriftDiffusion by TunaMH": (lambda: (DriftDiffusion(), {}), "a condition on the parameters"),
+}
+
+
+def refusal(name: str) -> tuple[bool, str]:
+    """Whether a model is refused for its cause, and a line about it."""
+    build, cause = REFUSED[name]
+    model, data = build()
+    model.build_model(**data)
+    began = time.process_time()
+    try:
+        TunaMH(model=model.model)
+    except MinibatchError as error:
+        seconds = time.process_time() - began
+        return cause in str(error), f"{name}: refused in {seconds:.1f} CPU s: {error}"
+    return False, f"{name}: served"
 
 
 def outcome(name: str) -> tuple[bool, str]:
@@ -111,7 +165,8 @@ def outcome(name: str) -> tuple[bool, str]:
 
 def main() -> None:
     """Print a line for each model, or for those that are named."""
-    results = [outcome(name) for name in sys.argv[1:] or MODELS]
+    names = sys.argv[1:] or [*MODELS, *REFUSED]
+    results = [outcome(name) if name in MODELS else refusal(name) for name in names]
     for _, line in results:
         print(line)
     sys.exit(not all(right for right, _ in results))
