@@ -105,10 +105,10 @@ def _is_concave(term: RowFunction, effects: range) -> bool:
     return all(on_all_cores(is_concave, range(0, term.n_rows, CHUNK)))
 
 
-def _require_one_effect(target: GroupTarget) -> None:
+def require_drawable(target: GroupTarget) -> None:
     """Raise BoundsError if groups have several effects, whose rows are not log-concave."""
     groups = target.compiled.layout.groups
-    if len(groups.effects) > 1:
+    if len(groups.effects) > 1 and not is_log_concave(target):
         raise BoundsError(
             f"the effects {groups.name!r} cannot be drawn exactly, because there are two for each "
             "group and rows are not log-concave in them. Sample with blocks=True, or with "
@@ -123,7 +123,7 @@ def bounds_around(target: GroupTarget, reference: Reference) -> EffectBounds | N
     """
     if is_log_concave(target):
         return None
-    _require_one_effect(target)
+    require_drawable(target)
     radius = float(np.sqrt(chdtri(reference.size, TAIL)))
     around = _RowsAround(target.group_rows, reference.centre, reference.factor, radius)
     return _bounds_of(target, around, reference.whitener)
@@ -131,7 +131,7 @@ def bounds_around(target: GroupTarget, reference: Reference) -> EffectBounds | N
 
 def bounds_at(target: GroupTarget, position: Array) -> EffectBounds:
     """Bounds at a position; BoundsError if a group has rows without a bound."""
-    _require_one_effect(target)
+    require_drawable(target)
     zeros = np.zeros((position.size, position.size))
     return _bounds_of(target, _RowsAround(target.group_rows, position, zeros, 0.0), zeros)
 

@@ -17,7 +17,7 @@ import pymc as pm
 
 from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED
-from pymc_minibatch_mh.bounds.effect_bounds import EffectBounds, bounds_around
+from pymc_minibatch_mh.bounds.effect_bounds import EffectBounds, bounds_around, require_drawable
 from pymc_minibatch_mh.bounds.effect_tangents import EffectTangents, tangents_around
 from pymc_minibatch_mh.bounds.effects import draw_effects, effect_values, generator_for
 from pymc_minibatch_mh.compiled.group_rows import GroupLayout, Nodes
@@ -291,6 +291,8 @@ def _at_nodes(
     A few groups whose effects no nodes fit keep them as parameters.
     """
     marginal = _group_target(target, groups, first_nodes(groups), [1] * len(groups.scales))
+    # Before nodes are placed, which takes long for many rows.
+    require_drawable(marginal)
     try:
         return with_placed_nodes(marginal, marginal.factorization.ravel(start), rng)
     except NarrowEffectsError as error:

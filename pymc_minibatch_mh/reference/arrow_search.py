@@ -40,6 +40,8 @@ STEP, CHANGED = 1e-4, 1e-6
 LEAST = 1e-3
 #: Multiples of the diagonal, tried in order, that are added until a precision is positive definite.
 RIDGES = (0.0, 1e-8, 1e-4, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+#: The first of these after a step along which no density rises, as where rows have no curvature.
+FIRST_DAMPING = 4
 MOST_HALVINGS = 12
 #: Equidistant offsets of a coordinate, at which the log prior is tested for being quadratic.
 _UNEVEN = (-0.6, 0.4, 1.4)
@@ -135,6 +137,8 @@ class _Search:
         self._tilt = np.zeros(elements.border.size), np.zeros(self._places.size)
         self._averaged_prior: AveragedPrior | None = None
         self._fits = FITS
+        #: Number of the first ridge, above 0 after steps that failed.
+        self._damping = 0
         locations = self._quadratic_locations(elements.others)
         self._border = np.concatenate([elements.border, locations]).astype(np.int64)
         self._scales = np.setdiff1d(elements.others, locations)
@@ -179,7 +183,7 @@ class _Search:
             step = arrow.step(*slope)
             distance = float(np.sqrt(max(sum(map(np.dot, step, slope)), 0.0)))
             report_stage("Newton", f"{k + 1}/{MAX_PASSES}, distance {distance:.2g}")
-            rests = k > 0 and distance < settled and moved < SCALES_SETTLED
+            rests = k > 0 and distance < settled and moved < SCALES_SETTLED and not self._damping
             now = rests or k % SUSPICIOUS_PASSES == SUSPICIOUS_PASSES - 1
             if self._averages_kinks(arrow, sums, now=now):
                 continue
@@ -299,7 +303,7 @@ class _Search:
     ) -> Arrow:
         """Precision, made positive definite by adding the smallest multiple of its diagonal."""
         n_first = int(self.starts[:2][-1])
-        for ridge in RIDGES:
+        for ridge in RIDGES[self._damping :]:
             try:
                 return Arrow(
                     border + ridge * np.diag(np.abs(np.diag(border)) + 1e-8),
@@ -331,7 +335,9 @@ class _Search:
         """Newton step with backtracking line search."""
         for halvings in range(MOST_HALVINGS):
             there = self._moved(self.position, step, 0.5**halvings)
-            sums, found = self._sums_at(there)
+            # Far steps overflow, and are shortened.
+            with np.errstate(all="ignore"):
+                sums, found = self._sums_at(there)
             if self._averaged_prior is None:
                 rises = found >= value - 1e-9 * abs(value)
             else:
@@ -340,8 +346,9 @@ class _Search:
                 onward = sum(map(np.dot, step, slopes))
                 rises = onward >= -0.5 * sum(map(np.dot, step, slope))
             if rises:
-                self.position = there
+                self.position, self._damping = there, max(self._damping - 1, 0)
                 return sums, found
+        self._damping = min(max(self._damping + 1, FIRST_DAMPING), len(RIDGES) - 1)
         return self._sums_at(self.position)
 
     def _tilt_slopes(self, slope: np.ndarray, sums: ElementSums) -> tuple[np.ndarray, np.ndarray]:

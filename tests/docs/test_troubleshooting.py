@@ -32,8 +32,8 @@ def given():
     return [refused, *texts]
 
 
-def test_the_page_has_twelve_messages():
-    assert len(MESSAGES) == 12
+def test_the_page_has_thirteen_messages():
+    assert len(MESSAGES) == 13
 
 
 @pytest.mark.parametrize("message", MESSAGES)

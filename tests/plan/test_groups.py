@@ -12,6 +12,7 @@ from pymc_minibatch_mh.native.bound_tables import KIND
 from pymc_minibatch_mh.native.moves import CONSTANT, ENDS
 from pymc_minibatch_mh.plan import groups, prepare
 from pymc_minibatch_mh.plan.groups import GroupsPlan
+from pymc_minibatch_mh.reference import node_rule
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,23 @@ def test_groups_of_hundreds_are_not_tried(monkeypatch):
     monkeypatch.setattr(groups, "forecast_groups", None)
     plan = TunaMH(model=panel()).plan
     assert "has 5 rows in the group of a typical row" in plan.reason
+
+
+def test_effects_that_cannot_be_drawn_get_no_nodes(monkeypatch):
+    def chosen(*_):
+        raise AssertionError("nodes were chosen")
+
+    monkeypatch.setattr(node_rule, "_choose_nodes", chosen)
+    rng = np.random.default_rng(1)
+    group = np.repeat(np.arange(200), 20)
+    with pm.Model() as model:
+        level, spread = (
+            pm.Normal(name, 0, pm.HalfNormal(f"sd_{name}", 1), shape=200)
+            for name in ("level", "spread")
+        )
+        y = rng.standard_normal(group.size)
+        pm.Normal("y", level[group], pm.math.exp(spread[group]), observed=y)
+    assert "rows are not log-concave in them" in TunaMH(model=model).plan.reason
 
 
 def test_a_reason_is_an_error_where_groups_are_asked_for():

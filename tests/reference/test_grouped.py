@@ -238,6 +238,33 @@ def test_effects_whose_prior_has_a_kink_have_mean_and_spread_by_quadrature(name)
     np.testing.assert_allclose(np.log(found.sd / deviation), 0.0, atol=0.4)
 
 
+def distributional(rows=40_000, n_groups=400):
+    """Return a model with effects of groups in the mean and in the log of the spread."""
+    rng = np.random.default_rng(1)
+    group, x = rng.integers(0, n_groups, rows), rng.normal(size=rows)
+    levels, spreads = 0.5 * rng.normal(size=n_groups), 0.2 * rng.normal(size=n_groups)
+    noise = np.exp(-0.5 + 0.2 * x + spreads[group]) * rng.normal(size=rows)
+    with pm.Model() as model:
+        b, c = pm.Normal("b", 0, 1, shape=2), pm.Normal("c", 0, 1, shape=2)
+        level = pm.Normal("level", 0, pm.HalfNormal("of_levels", 1), shape=n_groups)
+        spread = pm.Normal("spread", 0, pm.HalfNormal("of_spreads", 1), shape=n_groups)
+        mean, log_sd = b[0] + b[1] * x + level[group], c[0] + c[1] * x + spread[group]
+        y = 1.0 + 0.5 * x + levels[group] + noise
+        pm.Normal("y", mean, pm.math.exp(log_sd), observed=y)
+    return model, levels, spreads
+
+
+def test_steps_that_overflow_are_damped():
+    """After a first step, the effects of some groups have hardly any curvature."""
+    model, levels, spreads = distributional()
+    target = target_of(model)
+    found = find_grouped(target, target.factorization.ravel(model.initial_point()))
+    point = target.factorization.unravel(found.centre, {})
+    # Both within some posterior standard deviations, of .06 and .07, and shrunk a little.
+    assert np.std(point["level"] - levels) < 0.09
+    assert np.std(point["spread"] - spreads) < 0.09
+
+
 def test_means_that_third_derivatives_place_far_off_are_not_gone_to():
     rng = np.random.default_rng(16)
     g = rng.integers(0, 60, 1_200)
