@@ -60,8 +60,9 @@ def test_an_update_reads_them_and_few_others(grouped, step):
     model, members = grouped
     trace = drawn(model, step, 2_000, 500, random_seed=1)
     assert trace.sample_stats["n_obs"].min() >= len(members)
-    # Drawn by their bounds, they alone would be read hundreds of times.
-    assert trace.sample_stats["n_obs"].mean() < len(members) + 5
+    # Drawn by their bounds, they alone would be read hundreds of times. A tenth of the proposals go
+    # far along the tails of the groups' coefficients, and read five times as many others.
+    assert trace.sample_stats["n_obs"].mean() < len(members) + 10
     assert trace.sample_stats["full_pass"].max() == 0
     assert trace.sample_stats["certified"].all()
 
