@@ -113,7 +113,7 @@ def with_tails(
     directions = reference.factor[heavy]
     directions[:, : reference.first] = 0.0
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    weight = TAIL_WEIGHT * len(heavy)
+    weight = TAIL_WEIGHT * len(heavy) * min(ROWS_OF_TAILS / plan.n_rows, 1.0)
     if isinstance(record, MixtureNumbers):
         return TailedNumbers(weight, directions, record, None)
     return TailedNumbers(weight, directions, record.mixture, record)
@@ -139,8 +139,9 @@ def with_lower_bounded(record: MixtureNumbers, plan: Any) -> MixtureNumbers | Lo
 
 
 #: Probability of the component of heavy tails for each of its coordinates; maximum number of these:
-#: it would find none of many tails often enough.
-TAIL_WEIGHT, MAX_DIRECTIONS = 0.05, 4
+#: it would find none of many tails often enough; number of observations above which the probability
+#: falls, because some proposals lie where no bounds hold, and evaluate all of them.
+TAIL_WEIGHT, MAX_DIRECTIONS, ROWS_OF_TAILS = 0.05, 4, 100_000
 #: Autoregressive coefficients: antithetic, independent, and three local ones.
 LAPLACE_RHO = (-0.3, 0.0, 0.5, 0.8, 0.95)
 #: Minimum weight of each component, so that warm-up retries components that failed early; and

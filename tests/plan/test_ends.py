@@ -23,6 +23,7 @@ from pymc_minibatch_mh import Laplace, Mixture, TunaMH, explain, sample
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.plan.parametrization import choose_parametrization
+from pymc_minibatch_mh.proposals import mixture
 from pymc_minibatch_mh.proposals.mixture import TAIL_WEIGHT, MixtureNumbers
 from pymc_minibatch_mh.reference.tails import REACH, STAY, Tails, heavy_tails
 from pymc_minibatch_mh.reference.target import Target
@@ -182,6 +183,15 @@ def test_a_tail_without_a_better_coordinate_has_a_component():
     covariance = plan.reference.factor @ direction
     expected = plan.reference.factor[2] @ plan.reference.factor.T
     np.testing.assert_allclose(covariance, expected / np.sqrt(expected[2]))
+
+
+def test_many_observations_lower_the_weight_of_a_tail(monkeypatch):
+    """Of proposals of which some evaluate all observations."""
+    with separated(pm.Cauchy):
+        plan = TunaMH().plan
+    monkeypatch.setattr(mixture, "ROWS_OF_TAILS", plan.n_rows // 4)
+    proposal = Mixture()
+    assert proposal.linked(proposal.record(3), plan).weight == TAIL_WEIGHT / 4
 
 
 def test_proposals_outside_of_the_support_do_not_count():

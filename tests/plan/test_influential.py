@@ -61,9 +61,9 @@ def test_an_update_reads_them_and_few_others(grouped, step):
     trace = drawn(model, step, 2_000, 500, random_seed=1)
     assert trace.sample_stats["n_obs"].min() >= len(members)
     # Drawn by their bounds, they alone would be read hundreds of times. A tenth of the proposals go
-    # far along the tails of the groups' coefficients, and read five times as many others.
+    # far along the tails of the groups' coefficients; where no bounds hold, they read all.
     assert trace.sample_stats["n_obs"].mean() < len(members) + 10
-    assert trace.sample_stats["full_pass"].max() == 0
+    assert trace.sample_stats["full_pass"].mean() < 0.002
     assert trace.sample_stats["certified"].all()
 
 
