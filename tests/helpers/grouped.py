@@ -15,7 +15,7 @@ SUMMED = of_kind("groups", "sums of groups")
 #: Models that between them have crossed factors, signs that matter or not, slopes, rows that read
 #: no group, or two of one, and effects in several predictors. The prior of correlated effects
 #: compiles for longest.
-FAST = ("logistic", "normal", "slopes", "over_time", "two_terms", "at_grounds", "choices")
+FAST = ("logistic", "slopes", "two_terms", "at_grounds", "choices")
 
 
 @cache

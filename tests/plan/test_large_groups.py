@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 
 from helpers.small_groups import placed_at, read, target_of
+from helpers.tiers import fast
 from pymc_minibatch_mh import TunaMH, draw_effects, group_log_likelihood, sample
 from pymc_minibatch_mh.bounds import effects
 from pymc_minibatch_mh.bounds.over_nodes import NodeBoundsPass
@@ -97,7 +98,7 @@ def log_integral(model, point, reading):
 
 
 @pytest.mark.parametrize("root", [1, 2])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", fast(MODELS, [name for name in MODELS if name != "correlated"]))
 def test_the_density_is_the_models_with_small_groups_integrated_out(name, root, monkeypatch):
     monkeypatch.setattr(small_groups, "LARGE_ROWS", 6)
     model = model_of(name, n_groups=20, large=(0, 8), rows=9)

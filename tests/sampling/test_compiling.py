@@ -12,6 +12,7 @@ import pytest
 from helpers import models
 from helpers.models import bounded
 from helpers.prepared import dumps, loads
+from helpers.tiers import fast
 from helpers.zoo import METHODS
 from pymc_minibatch_mh import (
     BarkerMinibatchMH,
@@ -67,7 +68,7 @@ def run_in_every_way(step, model):
         pm.sample(20, step=loads(sent, model), **RUN | {"cores": 1})
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", fast(METHODS, ("TunaMH", "PenaltyMH", "FireflyMH")))
 def test_no_method_compiles_in_threads(prepared, model_of, method):
     with watched():
         run_in_every_way(prepared("student", method), model_of("student"))
