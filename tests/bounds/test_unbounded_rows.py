@@ -78,6 +78,8 @@ def test_rows_without_a_bound_in_a_larger_region_are_evaluated_in_all():
     # Another row in every update costs less than a pass in 1 % of them.
     assert tables.headers[-1, 0] > 4.0
     np.testing.assert_array_equal(tables.heavy, [0, 1])
+    # Also where all rows have bounds in the smallest region.
+    np.testing.assert_array_equal(around_zero(poles(apart([0.04]))).tables().heavy, [0])
 
 
 def test_rows_that_are_drawn_anyway_are_evaluated_beside_those_without_a_bound():
