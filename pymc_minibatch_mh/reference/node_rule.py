@@ -89,6 +89,10 @@ class GroupTarget(Target):
         """Mean number of evaluations for a group: of its rows, at all nodes."""
         return self.group_rows.evaluations
 
+    def require_finite_start(self, position: np.ndarray) -> None:
+        """Raise MinibatchError if a start has zero density; stored groups are subsampled."""
+        self.require_finite(position, ERROR_GROUPS if self.compiled.layout.is_stored else None)
+
     def scales(self, start: np.ndarray) -> tuple[int, ...]:
         """Coordinates that are scales near `start`, and that no group depends on."""
         read = set(np.flatnonzero(self.compiled.layout.is_read).tolist())

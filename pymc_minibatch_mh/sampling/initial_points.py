@@ -73,7 +73,7 @@ def overdispersed_initvals(
         mode=IN_PYTHON,
         on_unused_input="ignore",
     )
-    points = [factorization.ravel(step.gaussian_draw(rng, width)) for _ in range(count)]
+    points = [step.near_position(rng, width) for _ in range(count)]
     others = step.target.source.others
     return [dict(zip(factorization.natural, free(point, others), strict=True)) for point in points]
 
@@ -134,7 +134,7 @@ def _dispersed_position(step: MinibatchStep, rng: np.random.Generator) -> np.nda
         # With ``centre="start"`` the posterior mode is unknown: use the start itself.
         return step.plan.reference.centre.copy()
     for _ in range(MAX_TRIES):
-        position = factorization.ravel(step.gaussian_draw(rng, NEW_START))
+        position = step.near_position(rng, NEW_START)
         inside = np.all((position >= factorization.lower) & (position <= factorization.upper))
         try:
             if inside:

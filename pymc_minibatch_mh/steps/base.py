@@ -444,7 +444,7 @@ class MinibatchStep(BlockedStep):
         position = chain.position
         left = chain.state.adapting and np.array_equal(position, self._default_start)
         if left and self._leaves_default_start:
-            position[:] = self.target.factorization.ravel(self.gaussian_draw(chain.rng, NEW_START))
+            position[:] = self.near_position(chain.rng, NEW_START)
         else:
             report.log_start(self.program, check_start(chain))
         self.target.require_finite_start(position)
@@ -461,8 +461,11 @@ class MinibatchStep(BlockedStep):
 
     def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
         """Draw from the Gaussian approximation, with `scale` times its standard deviations."""
-        position = self.plan.gaussian_draw(rng, scale)
-        return self.plan.unravel(self.target.factorization.in_support(position), {})
+        return self.plan.unravel(self.near_position(rng, scale), {})
+
+    def near_position(self, rng: np.random.Generator, scale: float) -> np.ndarray:
+        """Position of such a draw, without effects that are integrated out."""
+        return self.target.factorization.in_support(self.plan.gaussian_draw(rng, scale))
 
     def __reduce__(self) -> tuple:
         """Pickle prepared model, settings and chain, without the PyMC model and compiled code."""

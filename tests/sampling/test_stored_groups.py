@@ -12,8 +12,9 @@ from pymc_minibatch_mh.bounds import effects
 from pymc_minibatch_mh.compiled.group_rows import StoredGroupRows
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.plan.groups import GroupsPlan
-from pymc_minibatch_mh.reference import full_data
+from pymc_minibatch_mh.reference import full_data, node_rule
 from pymc_minibatch_mh.sampling import later_effects
+from pymc_minibatch_mh.sampling.initial_points import starting_positions
 
 G, N = 400, 2_000
 FAMILIES = ["bernoulli", "t"]
@@ -123,3 +124,18 @@ def test_appended_rows_are_prepared_anew_with_the_reason(tmp_path, caplog):
     )
     assert "effects 'effect' are integrated out, and appended rows" in caplog.text
     assert longer.plan.target.compiled.layout.n_rows == N
+
+
+def test_starts_evaluate_some_groups_and_draw_no_effects(tmp_path, monkeypatch):
+    step, _ = drawn(model_of(files(tmp_path, columns()).data, "bernoulli"))
+    fetched, honest = [], StoredGroupRows.some
+
+    def counted(rows, numbers):
+        fetched.append(len(numbers))
+        return honest(rows, numbers)
+
+    monkeypatch.setattr(node_rule, "ERROR_GROUPS", 50)
+    monkeypatch.setattr(StoredGroupRows, "some", counted)
+    monkeypatch.setattr(GroupsPlan, "unravel", lambda *_: pytest.fail("effects are drawn"))
+    starting_positions(step, None, 2, np.random.default_rng(6))
+    assert fetched == [50, 50]
