@@ -53,7 +53,7 @@ WORDS_ALONE = {
     "known": 122,
     "of": 25,
     "one": 115,
-    "own": 102,
+    "own": 100,
     "place": 94,
     "places": 68,
     "said": 2,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg.lapack import dpotri
 
 from pymc_minibatch_mh.native.elements import Ends
 from pymc_minibatch_mh.native.posterior import Reference
@@ -50,15 +50,25 @@ class Arrow:
         return way, self.solve_levels(elements) + self.response @ way
 
     @cached_property
+    def _to_rest(self) -> np.ndarray:
+        """Covariances A_αα⁻¹ of all levels with those beyond the first factor, shape (L, L - n)."""
+        lower = dpotri(self._rest, lower=1)[0]
+        inverse = lower + np.tril(lower, -1).T
+        return np.concatenate([-(self._scaled @ inverse), inverse])
+
+    @cached_property
     def variances(self) -> np.ndarray:
         """The diagonal of A_αα⁻¹."""
         first = 1.0 / self._first
         if self._rest is None:
             return first
-        inverse = dtrtri(self._rest, lower=1)[0]
-        own = self._scaled @ inverse.T
-        squares = np.einsum("ij,ij->i", own, own), np.einsum("ij,ij->j", inverse, inverse)
-        return np.concatenate([first + squares[0], squares[1]])
+        n, to_rest = self._n_first, self._to_rest
+        first -= self._scaled.multiply(to_rest[:n]).sum(axis=1)
+        return np.concatenate([first, to_rest[n:].diagonal()])
+
+    def covariances(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Entries of A_αα⁻¹ for pairs of levels; `right` are not of the first factor."""
+        return self._to_rest[left, right - self._n_first]
 
     def from_noise(self, noise: np.ndarray) -> np.ndarray:
         """Vectors with covariance A_αα⁻¹ from uncorrelated noise, shape (L, k)."""

@@ -359,15 +359,9 @@ class _Search:
 
     def _smoothing_step(self, sums: ElementSums) -> ElementSums:
         """Step to the point where the gradient averaged over the normal distribution is zero."""
-        arrow, _ = self._arrow_and_slopes(sums)
-        factor = arrow.border_factor
-        n, position = self._elements.border.size, self.position
+        arrow, position = self._arrow_and_slopes(sums)[0], self.position
         self._tilt = self.rows.skewness(
-            position[self._elements.border],
-            position[self._places],
-            factor[:n],
-            arrow.response @ factor,
-            arrow.variances,
+            position[self._elements.border], position[self._places], arrow
         )
         arrow, slopes = self._arrow_and_slopes(sums)
         self.position = self._moved(self.position, arrow.step(*slopes))

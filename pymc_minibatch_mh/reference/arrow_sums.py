@@ -18,6 +18,7 @@ from scipy import sparse
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.expressions.graph import Gather
 from pymc_minibatch_mh.native.library import FunctionAt
+from pymc_minibatch_mh.reference.arrow_reference import Arrow
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.structure.random_effects import GroupingFactor, RandomEffects
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
@@ -204,20 +205,16 @@ class ElementRows:
         ]
 
     def skewness(
-        self,
-        border: np.ndarray,
-        elements: np.ndarray,
-        factor: np.ndarray,
-        response: np.ndarray,
-        variances: np.ndarray,
+        self, border: np.ndarray, elements: np.ndarray, arrow: Arrow
     ) -> tuple[np.ndarray, np.ndarray]:
         """Average gradient over a normal distribution minus the gradient: ½ Σ f_abc cov_bc.
 
-        Common effects are T w with the `factor` T. Group effects respond to w by `response`, shape
-        (L, n), and have independent `variances` in addition.
+        `arrow` is its precision: common effects are T w, and group effects respond to w by R₀ T w,
+        with the covariance A_αα⁻¹ in addition.
         """
-        n, lines = int(self.starts[-1]), np.concatenate([response, factor[self._n_fixed :]])
-        spread = np.concatenate([variances, np.zeros(self._size - n)])
+        n = int(self.starts[-1])
+        factor = arrow.border_factor[: self._border.size]
+        lines = np.concatenate([arrow.response @ arrow.border_factor, factor[self._n_fixed :]])
         thirds_of = self._compiled.thirds()
 
         def of_chunk(read: Read) -> list[np.ndarray]:
@@ -225,7 +222,7 @@ class ElementRows:
             count = m * (m + 1) * (m + 2) // 6
             thirds = self._derivatives_of_rows(thirds_of, read, border, elements, count)
             read = read._replace(numbers=self._shared[read.numbers])
-            cov = self._argument_covariances(read, factor[: self._n_fixed], lines, spread)
+            cov = self._argument_covariances(read, factor[: self._n_fixed], lines, arrow)
             bent = np.array([_contract_thirds(thirds, cov, a, m) for a in range(m)])
             found = np.zeros(self._size)
             for own, weight in zip(read.numbers, read.weights, strict=True):
@@ -237,16 +234,21 @@ class ElementRows:
         return np.concatenate([fixed, own[n:]]), own[:n]
 
     def _argument_covariances(
-        self, read: Read, factor: np.ndarray, lines: np.ndarray, spread: np.ndarray
+        self, read: Read, factor: np.ndarray, lines: np.ndarray, arrow: Arrow
     ) -> np.ndarray:
         """Covariances of the rows' linear predictors, shape (m, m, rows)."""
         found, rows = [], max(1, MAX_NUMBERS // max(1, factor.shape[1]))
         for first in range(0, read.numbers.shape[1], rows):
             some = read.of_rows(slice(first, first + rows))
             ways = self.argument_directions(some, factor, lines)
-            own = np.where(some.numbers >= 0, spread[some.numbers], 0.0)
             cov = np.einsum("arj,brj->abr", ways, ways)
-            found.append(cov + np.einsum("far,fbr,fr->abr", some.weights, some.weights, own))
+            for f, g in combinations_with_replacement(range(self._n_factors), 2):
+                left, right = some.numbers[f], some.numbers[g]
+                shared = arrow.variances[left] if f == g else arrow.covariances(left, right)
+                shared = np.where((left >= 0) & (right >= 0), shared, 0.0)
+                part = np.einsum("ar,br,r->abr", some.weights[f], some.weights[g], shared)
+                cov += part if f == g else part + part.swapaxes(0, 1)
+            found.append(cov)
         return np.concatenate(found, axis=2)
 
     @staticmethod

@@ -1,6 +1,7 @@
 """Sums, coordinates and expansions of elements against dense linear algebra."""
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pymc as pm
@@ -116,23 +117,33 @@ def test_prior_of_elements_moves_with_the_border_along_their_directions(name):
     assert np.allclose(found.prior_stiffness.sum(axis=0), stiffness, rtol=1e-4, atol=1e-4)
 
 
+def arrow_precision(rng, n, sizes):
+    """Precision of n common effects and of factors' levels, of which none are coupled in one."""
+    size = n + sum(sizes)
+    whole = rng.normal(scale=0.2 / np.sqrt(size), size=(size, size))
+    whole += whole.T
+    for start, stop in pairwise(n + np.cumsum([0, *sizes])):
+        whole[start:stop, start:stop] = 0.0
+    return whole + np.diag(rng.uniform(1.0, 2.0, size))
+
+
+def arrow_of(whole, n, sizes):
+    within = sparse.csr_array(whole[n:, n:])
+    return Arrow(whole[:n, :n], whole[n:, :n], within, sizes[0])
+
+
 @pytest.mark.parametrize("sizes", [(9,), (9, 4), (9, 5, 3)])
 def test_arrow_solves_as_the_whole_matrix_does(sizes):
-    rng, n, size = np.random.default_rng(2), 3, sum(sizes)
-    whole = rng.normal(size=(size + n, size + n))
-    whole = whole @ whole.T + 5.0 * np.eye(size + n)
-    for start, stop in zip(np.cumsum([0, *sizes[:-1]]), np.cumsum(sizes), strict=True):
-        own = np.diag(whole[start:stop, start:stop])
-        whole[start:stop, start:stop] = np.diag(own + 30.0)
-    within = sparse.csr_array(whole[:size, :size])
-    arrow = Arrow(whole[size:, size:], whole[:size, size:], within, sizes[0])
-    slope = rng.normal(size=size + n)
-    border, elements = arrow.step(slope[size:], slope[:size])
-    assert np.allclose(np.concatenate([elements, border]), np.linalg.solve(whole, slope))
-    inverse = np.linalg.inv(whole[:size, :size])
+    rng, n = np.random.default_rng(2), 3
+    whole = arrow_precision(rng, n, sizes)
+    arrow = arrow_of(whole, n, sizes)
+    slope = rng.normal(size=len(whole))
+    border, elements = arrow.step(slope[:n], slope[n:])
+    assert np.allclose(np.concatenate([border, elements]), np.linalg.solve(whole, slope))
+    inverse = np.linalg.inv(whole[n:, n:])
     assert np.allclose(arrow.variances, np.diag(inverse))
-    assert np.allclose(arrow.response, -inverse @ whole[:size, size:])
-    schur = np.linalg.inv(whole)[size:, size:]
+    assert np.allclose(arrow.response, -inverse @ whole[n:, :n])
+    schur = np.linalg.inv(whole)[:n, :n]
     assert np.allclose(arrow.border_factor @ arrow.border_factor.T, schur)
 
 
@@ -163,13 +174,12 @@ def test_averaged_slopes_are_those_of_the_hessian_nearby(name):
     """A normal distribution changes slopes by half the gradient of tr(H C), C its covariance."""
     target, found = expanded(name)
     rng, fixed, places = np.random.default_rng(8), found.fixed, found.places
-    factor = rng.normal(size=(fixed.size, found.border.size))
-    response, variances = rng.normal(size=found.response.shape), rng.random(places.size)
-    own = target.element_rows.skewness(
-        found.centre[fixed], found.centre[places], factor, response, variances
-    )
-    both, spread = np.concatenate([fixed, places]), np.concatenate([factor, response])
-    covariance = spread @ spread.T + np.diag(np.concatenate([np.zeros(fixed.size), variances]))
+    n, sizes = found.border.size, np.diff(found.starts)
+    whole = arrow_precision(rng, n, sizes)
+    arrow = arrow_of(whole, n, sizes)
+    own = target.element_rows.skewness(found.centre[fixed], found.centre[places], arrow)
+    both, read = np.concatenate([fixed, places]), np.r_[: fixed.size, n : len(whole)]
+    covariance = np.linalg.inv(whole)[np.ix_(read, read)]
 
     def bent(k, away):
         position = found.centre.copy()
