@@ -20,7 +20,7 @@ enum { N_STEPS = sizeof STEPS / sizeof *STEPS };
 /* WIDE: fraction of proposals from wider normals; WIDTH: factor of their width. Of 10,000 effects,
  * some are in the long tail of a skewed posterior, which random walks leave too slowly. */
 static const double WIDE = 0.1, WIDTH = 1.4;
-/* MOST_ALONG: maximum number of updates along directions; STRIDE_ALONG: sd of their steps. */
+/* MOST_ALONG: maximum number of updates along directions; STRIDE_ALONG: sd of their random walks. */
 enum { MOST_ALONG = 4 };
 static const double STRIDE_ALONG = 2.4;
 
@@ -206,22 +206,58 @@ mh_status mh_move_scale(mh_iteration *on, int64_t s, mh_counts *counts)
     return MH_OK;
 }
 
-/* Update effects of several factors by a random walk e' = e + c V, V the k-th direction. */
+/* Propose the effects e + step V, of which the prior reads `new`. */
+static void write_along(mh_iteration *on, const double *along, double step)
+{
+    const mh_geometry *geometry = on->geometry;
+    for (int64_t g = 0; g < geometry->n_elements; g++)
+        on->new_e[g] = on->e[g] + step * along[g];
+    for (int64_t f = 0; f < geometry->n_factors; f++)
+        mh_write_elements(on, on->new_e, f, on->move->new);
+}
+
+/* Mean and precision of the normal of c along e = e0 + c V, V the k-th direction: `slope` and `bent`
+ * are derivatives of the rows' expansion at e0 = e - `at` V. The prior is expanded by differences
+ * there, which are the same for the proposal in reverse. */
+static void condition_along(mh_iteration *on, const double *along, double at, double slope,
+                            double bent, double *mean, double *precision)
+{
+    const double one = 1.0, usual = 1.0 + on->beta * bent;
+    double densities[3], prior_slope;
+    const double *values[3] = {densities, densities + 1, densities + 2};
+    for (int64_t i = 0; i < 3; i++) {
+        write_along(on, along, (double)(i - 1) - at);
+        densities[i] = mh_prior_at(on->posterior, on->move->new);
+    }
+    mh_bend_of(values, &one, &usual, 1, &prior_slope, precision);
+    *precision = mh_larger(*precision - on->beta * bent, MH_LEAST_SHARE);
+    *mean = (prior_slope + on->beta * slope) / *precision;
+}
+
+/* Update effects of several factors along V, the k-th direction, by an autoregressive step in its
+ * conditional normal or by a random walk. */
 static mh_status move_along(mh_iteration *on, int64_t k, mh_counts *counts)
 {
     const mh_geometry *geometry = on->geometry;
     const int64_t n = geometry->n_border, size = geometry->n_elements;
-    const double step = STRIDE_ALONG * mh_normal(on->rng), *along = geometry->along + k * size;
-    double line = geometry->along_slope[k] + 0.5 * step * geometry->along_own[k], probability;
-    line += mh_inner(geometry->along_border + k * n, on->w, n);
-    line += mh_inner(geometry->along_elements + k * size, on->e, size);
+    const double *along = geometry->along + k * size, bent = geometry->along_own[k];
+    const double at = mh_inner(along, on->e, size) / mh_inner(along, along, size);
+    double slope = geometry->along_slope[k], mean, precision, probability;
+    slope += mh_inner(geometry->along_border + k * n, on->w, n);
+    slope += mh_inner(geometry->along_elements + k * size, on->e, size);
     mh_begin_move(on);
-    for (int64_t g = 0; g < size; g++)
-        on->new_e[g] = on->e[g] + step * along[g];
-    for (int64_t f = 0; f < geometry->n_factors; f++)
-        mh_write_elements(on, on->new_e, f, on->move->new);
+    condition_along(on, along, at, slope - at * bent, bent, &mean, &precision);
+    const double away = at - mean, noise = mh_normal(on->rng);
+    const int walks = mh_uniform(on->rng) < MH_WALKS;
+    const double new_away = walks ? away + STRIDE_ALONG * noise
+                                  : MH_RHO * away + sqrt(MH_NEW_SQUARED / precision) * noise;
+    const double step = new_away - away;
+    double cheap = on->beta * step * (slope + 0.5 * step * bent);
+    if (!walks)
+        cheap += 0.5 * precision * (new_away * new_away - away * away);
+    write_along(on, along, step);
     const int64_t kind = 1 + geometry->n_factors + geometry->n_scales;
-    MH_TRY(decide_as_one(on, kind, on->beta * step * line, 0.0, &probability, counts));
+    MH_TRY(decide_as_one(on, kind, cheap, 0.0, &probability, counts));
     counts->accept_directions += probability / (double)mh_min(geometry->n_along, MOST_ALONG);
     return MH_OK;
 }

@@ -8,7 +8,7 @@
  *   data index, as in b[x], are bounded separately; all others by their joint length |Q w|;
  * - the effects of a factor, each accepted or rejected separately (element_moves.c);
  * - a scale jointly with the effects of its factor;
- * - effects of several factors jointly, e' = e + c V, by a random walk along directions V in which
+ * - effects of several factors jointly, e' = e + c V, by the normal of c along directions V in which
  *   separate updates mix slowly because the factors explain the same differences;
  * - coordinates outside the likelihood, by slice updates without rows (slices.c).
  *

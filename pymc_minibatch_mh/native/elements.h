@@ -94,7 +94,7 @@ mh_status mh_move_border(mh_iteration *on, mh_counts *counts);
 mh_status mh_move_elements(mh_iteration *on, int64_t f, mh_counts *counts);
 /* Update a scale jointly with its factor's effects by partial non-centring. */
 mh_status mh_move_scale(mh_iteration *on, int64_t s, mh_counts *counts);
-/* Update effects of several factors by random walks along a few directions drawn at random. */
+/* Update effects of several factors jointly, along a few directions drawn at random. */
 mh_status mh_move_along_some(mh_iteration *on, mh_counts *counts);
 
 #endif
