@@ -17,7 +17,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 import pytensor
 from numba import carray, cfunc, types
-from numba.np.unsafe.ndarray import to_fixed_tuple
+from numba.core.errors import RequireLiteralValue
+from numba.extending import intrinsic
 from pytensor.graph.basic import Apply as Node
 from pytensor.graph.basic import Constant as GraphConstant
 from pytensor.graph.basic import Variable
@@ -175,20 +176,33 @@ def _cast_to(variable: Variable, dtype: np.dtype) -> Variable:
     return scalar.Cast(scalar.get_scalar_type(dtype.name))(variable)
 
 
+@intrinsic
+def _load_numbers(typing_context, numbers, start, width):  # type: ignore[no-untyped-def]
+    """Tuple of `width` numbers from entry `start` on, in time proportional to `width`."""
+    if not isinstance(width, types.IntegerLiteral):
+        raise RequireLiteralValue("width has to be a constant")
+    loaded = types.UniTuple(types.float64, width.literal_value)
+
+    def generate_code(context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        first = builder.gep(arguments[0], [arguments[1]])
+        each = [builder.gep(first, [arguments[1].type(k)]) for k in range(loaded.count)]
+        return context.make_tuple(builder, loaded, list(map(builder.load, each)))
+
+    return loaded(numbers, types.intp, width), generate_code
+
+
 # Source code of wrappers: the globals of :class:`_Namespace` define the undefined names.
 
 
-def _rowwise_loop(inputs, outputs, n):  # type: ignore[no-untyped-def]
-    lines = carray(inputs, (n, WIDTH))  # type: ignore[name-defined]  # noqa: F821
+def _loop_over_rows(inputs, outputs, n):  # type: ignore[no-untyped-def]
     for i in range(n):
-        results = row_function(*to_fixed_tuple(lines[i], WIDTH))  # type: ignore[name-defined]  # noqa: F821
+        results = row_function(*load_numbers(inputs, i * WIDTH, WIDTH))  # type: ignore[name-defined]  # noqa: F821
         for k in range(len(results)):
             outputs[i * len(results) + k] = results[k]
 
 
-def _of_position(position, context):  # type: ignore[no-untyped-def]
-    numbers = carray(position, WIDTH)  # type: ignore[name-defined]  # noqa: F821
-    (value,) = row_function(*to_fixed_tuple(numbers, WIDTH))  # type: ignore[name-defined]  # noqa: F821
+def _at_position(position, context):  # type: ignore[no-untyped-def]
+    (value,) = row_function(*load_numbers(position, 0, WIDTH))  # type: ignore[name-defined]  # noqa: F821
     return value
 
 
@@ -196,9 +210,7 @@ class _Namespace(dict[str, Any]):
     """Globals of a wrapper; its `row_function` is compiled at the first access."""
 
     def __init__(self, width: int, make: Callable[[], Any]) -> None:
-        super().__init__(
-            __name__=__name__, WIDTH=width, carray=carray, to_fixed_tuple=to_fixed_tuple
-        )
+        super().__init__(__name__=__name__, WIDTH=width, load_numbers=_load_numbers)
         self._make = make
 
     def __missing__(self, name: str) -> Any:
@@ -214,12 +226,12 @@ _operations: dict[tuple, tuple[Any, str | None]] = {}
 
 def compiled_rowwise(composite: Composite) -> FunctionAt:
     """Compile a scalar operation to a function of many rows (``mh_row_function``)."""
-    return _compiled_as(_rowwise_loop, ROW_FUNCTION, "mh_row_function", composite)
+    return _compiled_as(_loop_over_rows, ROW_FUNCTION, "mh_row_function", composite)
 
 
 def compiled_log_density(composite: Composite) -> FunctionAt:
     """Compile a scalar operation on the coordinates of a position (``mh_log_prior``)."""
-    return _compiled_as(_of_position, LOG_PRIOR, "mh_log_prior", composite)
+    return _compiled_as(_at_position, LOG_PRIOR, "mh_log_prior", composite)
 
 
 def _compiled_as(wrapper: Any, signature: Any, kind: str, composite: Composite) -> FunctionAt:

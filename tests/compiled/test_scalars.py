@@ -83,6 +83,24 @@ def test_equal_expressions_share_one_function():
     assert softplus_of_double() is one
 
 
+def density_of(size):
+    """Return the compiled density k u_k, summed over `size` coordinates, as no file has it."""
+    exprs = ExprGraph()
+    numbers = [(exprs.constant(float(k)), exprs.argument(k)) for k in range(size)]
+    parts = [exprs.node(scalar.mul, pair) for pair in numbers]
+    with pytensor.config.change_flags(numba__cache=False):
+        total = make_composite([exprs.node(scalar.add, tuple(parts))], size, [])
+        return scalars.compiled_log_density(total).source
+
+
+def test_machine_code_grows_in_proportion_to_the_number_of_coordinates():
+    few, many = density_of(16), density_of(64)
+    assert len(many.inspect_llvm()) < 4 * len(few.inspect_llvm())
+    position = np.arange(64.0)
+    pointer = position.ctypes.data_as(many.ctypes.argtypes[0])
+    assert many.ctypes(pointer, None) == np.sum(position**2)
+
+
 def softplus_by_class(exprs):
     """Return a softplus of 2u or u - v as a flag says, and both of them."""
     flag, (u, v) = exprs.data(0, (), np.dtype("bool")), (exprs.argument(k) for k in range(2))
