@@ -11,21 +11,24 @@ static const double ROUNDING = 1e-12;
 typedef struct node_sums {
     const mh_groups *groups;
     const double *nodes; /* z of this group, (q, n_nodes) */
-    double *factor;      /* with lines and columns of zeros for the effects, (d + q, d + q) */
-    double *location;    /* derivatives of the effects' location, (q, d) */
+    const double *whole; /* factor, (d, d); NULL for the identity */
+    int64_t *is_read;    /* whether the group depends on each coordinate, (d,) */
+    double *factor;      /* of this group, with lines of zeros for the effects, (d + q, size) */
+    double *directions;  /* scratch, (d, d) */
+    double *location;    /* derivatives of the effects' location, (q, size) */
     double *vectors;     /* position without effects, and unit effects, (1 + q, d + q) */
     mh_scale_value *scales;
     double *effects, *turns; /* at each node: effects, (q, n_nodes), their derivatives, (.., d) */
     double *bends;           /* sums of f_a c_a at each node, (q, n_nodes) */
-    double *forms, *along;
-    int64_t width, orders; /* d + q; 0, 1 or 2: derivatives to sum; 3: third derivatives alone */
+    double *forms, *along, *matrix;
+    int64_t orders; /* 0, 1 or 2: derivatives to sum; 3: third derivatives alone */
     mh_nodes *out;
 } node_sums;
 
 /* Whitened derivative of the coordinate of an entry of the effects' factor, (d,). */
 static const double *line_of_scale(const node_sums *sums, int64_t e)
 {
-    return sums->factor + sums->groups->scales[e].coordinate * sums->width;
+    return sums->factor + sums->groups->scales[e].coordinate * sums->out->size;
 }
 
 /* Write derivatives v_a of a row's predictors at a node, (m, d). */
@@ -33,7 +36,7 @@ static void write_along(const node_sums *sums, const double *unit, int64_t m, in
 {
     const int64_t size = sums->out->size, n = sums->out->n_nodes;
     for (int64_t a = 0; a < m; a++) {
-        mh_copy_to(sums->along + a * size, sums->forms + a * sums->width, size);
+        mh_copy_to(sums->along + a * size, sums->forms + a * size, size);
         for (int64_t k = 0; k < sums->groups->n_effects; k++)
             mh_add_times(sums->along + a * size, unit[k * m + a],
                          sums->turns + (k * n + q) * size, size);
@@ -61,29 +64,39 @@ static void add_slopes(const node_sums *sums, const double *slopes, const double
     }
 }
 
-/* Add f_abc v_a v_b v_c, weighted by the node's share, for j >= k >= l. */
+/* Number of a third derivative f_abc among those with a <= b <= c. */
+static int64_t number_of_third(int64_t m, int64_t a, int64_t b, int64_t c)
+{
+    int64_t number = 0, at[3] = {mh_min(a, mh_min(b, c)), 0, mh_max(a, mh_max(b, c))};
+    at[1] = a + b + c - at[0] - at[2];
+    for (int64_t k = 0; k < at[0]; k++)
+        number += (m - k) * (m - k + 1) / 2;
+    for (int64_t k = at[0]; k < at[1]; k++)
+        number += m - k;
+    return number + at[2] - at[1];
+}
+
+/* Add sum_a v_a M_a, with M_a = sum_bc f_abc v_b v_c, weighted, for j >= k >= l. */
 static void add_third(const node_sums *sums, const double *thirds, int64_t m, double share)
 {
     const int64_t size = sums->out->size;
-    for (int64_t a = 0; a < m; a++)
-        for (int64_t b = a; b < m; b++)
-            for (int64_t c = b; c < m; c++, thirds++) {
-                const int64_t at[3] = {a, b, c};
-                static const int64_t orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
-                                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-                const double same = a == b && b == c ? 6.0 : a == b || b == c ? 2.0 : 1.0;
-                for (int64_t p = 0; p < (same == 6.0 ? 1 : 6); p++) {
-                    const double *x = sums->along + at[orders[p][0]] * size;
-                    const double *y = sums->along + at[orders[p][1]] * size;
-                    const double *w = sums->along + at[orders[p][2]] * size;
-                    const double by = share * *thirds / (same == 6.0 ? 1.0 : same);
-                    for (int64_t j = 0; j < size; j++)
-                        for (int64_t k = 0; k <= j; k++)
-                            for (int64_t l = 0; l <= k; l++)
-                                sums->out->third[(j * size + k) * size + l] +=
-                                    by * x[j] * y[k] * w[l];
-                }
+    double *bend = sums->matrix;
+    for (int64_t a = 0; a < m; a++) {
+        const double *first = sums->along + a * size;
+        mh_fill(bend, size * size, 0.0);
+        for (int64_t b = 0; b < m; b++)
+            for (int64_t c = 0; c < m; c++) {
+                const double by = share * thirds[number_of_third(m, a, b, c)];
+                const double *x = sums->along + b * size, *y = sums->along + c * size;
+                for (int64_t k = 0; by != 0.0 && k < size; k++)
+                    for (int64_t l = 0; l <= k; l++)
+                        bend[k * size + l] += by * x[k] * y[l];
             }
+        for (int64_t j = 0; j < size; j++)
+            for (int64_t k = 0; first[j] != 0.0 && k <= j; k++)
+                for (int64_t l = 0; l <= k; l++)
+                    sums->out->third[(j * size + k) * size + l] += first[j] * bend[k * size + l];
+    }
 }
 
 static void add_to_nodes(mh_row_block *block, void *state)
@@ -100,7 +113,7 @@ static void add_to_nodes(mh_row_block *block, void *state)
     for (int64_t i = 0, j = 0; i < block->n; i++) {
         const double *unit = mh_units(block, mh_line(block, i));
         if (sums->orders > 0)
-            mh_whiten_forms(term, &block->forms, i, sums->factor, sums->width, sums->forms);
+            mh_whiten_forms(term, &block->forms, i, sums->factor, sums->out->size, sums->forms);
         for (int64_t q = 0; q < block->n_nodes; q++, j++) {
             const double *found = block->outputs + j * width;
             if (!thirds)
@@ -150,6 +163,31 @@ static void mirror_third(double *third, int64_t size)
 #undef AT
 }
 
+/* Set the number of whitened coordinates, with the derivatives of the effects' location. */
+static void set_size(node_sums *sums, int64_t size)
+{
+    const mh_groups *groups = sums->groups;
+    sums->out->size = size;
+    mh_fill(sums->location, groups->n_effects * size, 0.0);
+    for (int64_t k = 0; k < groups->n_effects; k++)
+        for (int64_t j = 0; j < groups->size; j++)
+            mh_add_times(sums->location + k * size, groups->location[k * groups->size + j],
+                         sums->factor + j * size, size);
+}
+
+/* Use a factor, or the identity if it is NULL, in all coordinates. */
+static void use_factor(node_sums *sums, const double *factor, int64_t size)
+{
+    mh_fill(sums->factor, (size + sums->groups->n_effects) * size, 0.0);
+    for (int64_t j = 0; j < size; j++) {
+        if (factor)
+            mh_copy_to(sums->factor + j * size, factor + j * size, size);
+        else
+            sums->factor[j * size + j] = 1.0;
+    }
+    set_size(sums, size);
+}
+
 /* Room for the nodes of a group, with derivatives in coordinates theta = centre + factor w; the
  * model's own coordinates if `factor` is NULL. */
 static mh_status room_for_nodes(const mh_groups *groups, const double *factor, int64_t orders,
@@ -163,45 +201,99 @@ static mh_status room_for_nodes(const mh_groups *groups, const double *factor, i
     *out = (mh_nodes){n, size, mh_take(scratch, n, double), mh_take(scratch, n, double),
                       mh_take(scratch, n * size, double), mh_take(scratch, n * size * size, double),
                       mh_take(scratch, orders > 2 ? size * size * size : 0, double)};
-    *sums = (node_sums){.groups = groups, .width = width, .out = out};
-    sums->factor = mh_take(scratch, width * width, double);
+    *sums = (node_sums){.groups = groups, .whole = factor, .out = out};
+    sums->is_read = mh_take(scratch, size, int64_t);
+    sums->factor = mh_take(scratch, width * size, double);
+    sums->directions = mh_take(scratch, factor ? size * size : 0, double);
     sums->location = mh_take(scratch, n_effects * size, double);
     sums->vectors = mh_take(scratch, (1 + n_effects) * width, double);
     sums->scales = mh_take(scratch, groups->n_scales, mh_scale_value);
     sums->effects = mh_take(scratch, n_effects * n, double);
     sums->turns = mh_take(scratch, n_effects * n * size, double);
     sums->bends = mh_take(scratch, n_effects * n, double);
-    sums->forms = mh_take(scratch, m * width, double);
+    sums->forms = mh_take(scratch, m * size, double);
     sums->along = mh_take(scratch, m * size, double);
+    sums->matrix = mh_take(scratch, orders > 2 ? size * size : 0, double);
     MH_NEED(out->values && out->shares && out->gradients && out->hessians && out->third);
     MH_NEED(sums->factor && sums->location && sums->vectors && sums->effects && sums->bends);
-    MH_NEED(sums->forms && sums->along && sums->scales && sums->turns);
-    mh_fill(sums->factor, width * width, 0.0);
-    mh_fill(sums->location, n_effects * size, 0.0);
-    for (int64_t j = 0; j < size; j++) {
-        if (factor)
-            mh_copy_to(sums->factor + j * width, factor + j * size, size);
-        else
-            sums->factor[j * width + j] = 1.0;
-        for (int64_t k = 0; k < n_effects; k++)
-            mh_add_times(sums->location + k * size, groups->location[k * size + j],
-                         sums->factor + j * width, size);
+    MH_NEED(sums->forms && sums->along && sums->scales && sums->turns && sums->matrix);
+    MH_NEED(sums->is_read && sums->directions);
+    use_factor(sums, factor, size);
+    return MH_OK;
+}
+
+/* Mark the coordinates that rows of a block depend on. */
+static void mark_read(mh_row_block *block, void *state)
+{
+    const node_sums *sums = state;
+    const mh_term *term = block->term;
+    const int64_t d = sums->groups->size;
+    for (int64_t i = 0; i < block->n; i++) {
+        for (int64_t j = 0; j < term->n_fixed; j++)
+            if (term->fixed_coordinates[j] < d && block->forms.fixed[i * term->n_fixed + j] != 0.0)
+                sums->is_read[term->fixed_coordinates[j]] = 1;
+        for (int64_t j = 0; j < term->n_chosen; j++)
+            if (block->forms.places[i * term->n_chosen + j] < d)
+                sums->is_read[block->forms.places[i * term->n_chosen + j]] = 1;
     }
+}
+
+/* Whitened coordinates of the coordinates that the group depends on, if these are fewer: their lines
+ * of the factor are L Q, with orthonormal lines Q, and L is the factor in the coordinates Q w, which
+ * are no longer than w. */
+static mh_status whiten_group(node_sums *sums, int64_t g, mh_arena *scratch)
+{
+    const mh_groups *groups = sums->groups;
+    const int64_t d = groups->size;
+    int64_t size = 0, r = 0;
+    for (int64_t j = 0; j < d; j++) {
+        sums->is_read[j] = 0;
+        for (int64_t k = 0; k < groups->n_effects; k++)
+            sums->is_read[j] |= groups->location[k * d + j] != 0.0;
+    }
+    for (int64_t e = 0; e < groups->n_scales; e++)
+        sums->is_read[groups->scales[e].coordinate] |= groups->scales[e].root != 0;
+    MH_TRY(mh_visit_group(groups, g, sums->vectors, 1 + groups->n_effects, mark_read, sums, scratch));
+    for (int64_t j = 0; j < d; j++)
+        size += sums->is_read[j];
+    if (size == d) {
+        use_factor(sums, sums->whole, d);
+        return MH_OK;
+    }
+    mh_fill(sums->factor, (d + groups->n_effects) * size, 0.0);
+    for (int64_t j = 0; j < d; j++) {
+        if (!sums->is_read[j])
+            continue;
+        double *left = sums->directions + r * d, *line = sums->factor + j * size;
+        mh_copy_to(left, sums->whole + j * d, d);
+        for (int64_t k = 0; k < r; k++) {
+            line[k] = mh_inner(left, sums->directions + k * d, d);
+            mh_add_times(left, -line[k], sums->directions + k * d, d);
+        }
+        line[r] = mh_length_of(left, d);
+        for (int64_t k = 0; k < d; k++)
+            left[k] = line[r] > 0.0 ? left[k] / line[r] : 0.0;
+        r++;
+    }
+    set_size(sums, size);
     return MH_OK;
 }
 
 /* Place the nodes of a group at a position. */
-static void place_nodes(node_sums *sums, int64_t g, const double *theta)
+static mh_status place_nodes(node_sums *sums, int64_t g, const double *theta, mh_arena *scratch)
 {
+    if (sums->whole)
+        MH_TRY(whiten_group(sums, g, scratch));
     const mh_groups *groups = sums->groups;
-    const int64_t size = groups->size, n = mh_nodes_of(groups, g), n_effects = groups->n_effects;
+    const int64_t d = groups->size, n = mh_nodes_of(groups, g), n_effects = groups->n_effects;
+    const int64_t size = sums->out->size, width = d + n_effects;
     sums->out->n_nodes = n;
-    mh_fill(sums->vectors, (1 + n_effects) * sums->width, 0.0);
-    mh_copy_to(sums->vectors, theta, size);
+    mh_fill(sums->vectors, (1 + n_effects) * width, 0.0);
+    mh_copy_to(sums->vectors, theta, d);
     sums->nodes = groups->nodes + g * n_effects * groups->n_nodes;
     mh_effects_at(groups, g, theta, sums->effects);
     for (int64_t k = 0; k < n_effects; k++) {
-        sums->vectors[(1 + k) * sums->width + size + k] = 1.0;
+        sums->vectors[(1 + k) * width + d + k] = 1.0;
         for (int64_t q = 0; q < n; q++)
             mh_copy_to(sums->turns + (k * n + q) * size, sums->location + k * size, size);
     }
@@ -213,6 +305,7 @@ static void place_nodes(node_sums *sums, int64_t g, const double *theta)
                          sums->scales[e].first * sums->nodes[at->column * groups->n_nodes + q],
                          line_of_scale(sums, e), size);
     }
+    return MH_OK;
 }
 
 /* Sum values and derivatives up to an order over the rows of a group. */
@@ -221,8 +314,8 @@ static mh_status sum_nodes(node_sums *sums, int64_t g, const double *theta, int6
 {
     const mh_groups *groups = sums->groups;
     mh_nodes *out = sums->out;
-    place_nodes(sums, g, theta);
-    const int64_t size = groups->size, n = out->n_nodes;
+    MH_TRY(place_nodes(sums, g, theta, scratch));
+    const int64_t size = out->size, n = out->n_nodes;
     mh_write_weights(groups, g, out->values);
     mh_fill(sums->bends, groups->n_effects * n, 0.0);
     mh_fill(out->gradients, n * size, 0.0);
@@ -335,7 +428,7 @@ static void visit_entries(mh_row_block *block, void *state)
     int64_t *next = to->next + (block->term - sums->groups->terms);
     for (int64_t i = 0; i < block->n; i++) {
         const double *line = mh_line(block, i), *unit = mh_units(block, line);
-        mh_whiten_forms(block->term, &block->forms, i, sums->factor, sums->width, sums->forms);
+        mh_whiten_forms(block->term, &block->forms, i, sums->factor, sums->out->size, sums->forms);
         for (int64_t q = 0; q < block->n_nodes; q++) {
             write_along(sums, unit, m, q);
             for (int64_t a = 0; a < m; a++, ++*next) {
@@ -376,7 +469,7 @@ mh_status mh_place_nodes(const mh_groups *groups, const double *theta, const dou
     node_entries to = {.values = values, .norms = norms};
     MH_TRY(room_for_entries(groups, factor, begins, &to, &nodes, scratch));
     for (int64_t g = first; g < last; g++) {
-        place_nodes(&to.sums, g, theta);
+        MH_TRY(place_nodes(&to.sums, g, theta, scratch));
         MH_TRY(mh_visit_group(groups, g, to.sums.vectors, 1 + groups->n_effects, visit_entries, &to, scratch));
     }
     return MH_OK;
@@ -401,12 +494,13 @@ mh_status mh_norms_of_nodes(const mh_groups *groups, const double *theta, const 
     mh_nodes nodes;
     node_entries to = {.n_entries = n_entries, .n_kinds = n_kinds, .weights = weights};
     MH_TRY(room_for_entries(groups, factor, begins, &to, &nodes, scratch));
-    const int64_t n = groups->n_nodes, size = groups->size, count = last - first;
-    to.matrices = mh_take(scratch, n_kinds * n * size * size, double);
+    const int64_t n = groups->n_nodes, d = groups->size, count = last - first;
+    to.matrices = mh_take(scratch, n_kinds * n * d * d, double);
     MH_NEED(to.matrices);
     for (int64_t g = 0; g < count; g++) {
+        MH_TRY(place_nodes(&to.sums, first + g, theta, scratch));
+        const int64_t size = nodes.size;
         mh_fill(to.matrices, n_kinds * n * size * size, 0.0);
-        place_nodes(&to.sums, first + g, theta);
         MH_TRY(mh_visit_group(groups, first + g, to.sums.vectors, 1 + groups->n_effects, visit_entries, &to, scratch));
         for (int64_t k = 0; k < n_kinds; k++)
             for (int64_t q = 0; q < n; q++)
@@ -638,8 +732,10 @@ mh_status mh_bound_groups(const mh_groups *groups, int64_t first, int64_t last,
     MH_VECTOR(double, log_weights, scratch, n);
     group_bounds at = {region, 0.0, 0.0, 0.0, 0.0, derivatives, derivatives + region->n_radii};
     MH_TRY(room_for_nodes(groups, factor, 3, &room, &nodes, scratch));
-    if (own)
+    if (own) {
+        room.whole = NULL;
         MH_TRY(room_for_control(own, centre, squared, theta, factor, &p, scratch));
+    }
     for (int64_t g = 0; g < count; g++) {
         MH_TRY(sum_nodes(&room, first + g, theta, 3, scratch));
         MH_TRY(mh_tensor_of_nodes(&nodes, tensor, scratch));
@@ -649,7 +745,7 @@ mh_status mh_bound_groups(const mh_groups *groups, int64_t first, int64_t last,
             MH_TRY(know_position(&p, first + g, &nodes, tensor, &at, scratch));
             add_control(&p, &at);
         }
-        MH_TRY(mh_norm_of_tensor(tensor, size, &at.middle, scratch));
+        MH_TRY(mh_norm_of_tensor(tensor, nodes.size, &at.middle, scratch));
         for (int64_t r = 0; r < region->n_radii; r++)
             bounds[r * count + g] = bound_in_ball(&at, r);
     }

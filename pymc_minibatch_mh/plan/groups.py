@@ -362,6 +362,9 @@ def _with_reason(plan: GroupsPlan, moments: EffectMoments, how: EffectMoves) -> 
     if how.by_elements == "never":
         reason = "integrated out, as this step cannot update effects one at a time"
         return replace(plan, reason=reason)
+    if _is_multiplied(plan):
+        reason = "integrated out, as the mode in effects and in what multiplies them is not typical"
+        return replace(plan, reason=reason)
     here = forecast_groups(plan.target, plan.reference).seconds_of_draw
     rival = seconds_one_at_a_time(plan.target, moments)
     times = f"{format_seconds(here)} to an effective draw of the other parameters, forecast"
@@ -373,6 +376,12 @@ def _with_reason(plan: GroupsPlan, moments: EffectMoments, how: EffectMoves) -> 
         )
     reason = f"integrated out: {times}, against {format_seconds(rival)} with effects one at a time"
     return replace(plan, reason=reason)
+
+
+def _is_multiplied(plan: GroupsPlan) -> bool:
+    """Whether other parameters multiply the effects in observations, in no removable way."""
+    names = {effect.factor.name for effect in plan.groups.effects}
+    return not names.isdisjoint(name for name, _ in plan.complete.factorization.refused)
 
 
 def _require_small(groups: SmallGroups, size: int) -> None:
