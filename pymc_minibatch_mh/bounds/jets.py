@@ -69,7 +69,8 @@ class Jets:
         assert isinstance(expr, Apply)
         op, operands = expr.op, expr.inputs
         if isinstance(op, LogBetweenTails):
-            return _in_both(*(self.of(x) for x in operands[1:]))
+            forms = [self.of(x) for x in operands[1:]]
+            return reduce(_in_both, forms, self._log_between_tails(*operands[0].inputs))
         if isinstance(op, scalar.Switch):
             return self._of_switch(*operands)
         if type(op) in _COMPARISONS:
@@ -105,6 +106,16 @@ class Jets:
         except NoRuleError:
             raise self._without_rule(op) from None
         return _jet_of_composition(outer, inner)
+
+    def _log_between_tails(self, left: Expr, mirrored: Expr) -> Jet:
+        """Jet of log(erfc(x) - erfc(y)) for x and -y, as log(erfc(x) + erfc(-y) - 2)."""
+        ends = [self.of(left), self.of(mirrored)]
+        tails = [
+            _jet_of_composition(enclose_derivatives(scalar_math.erfc, x[()], self._order), x)
+            for x in ends
+        ]
+        share = _sum_of_jets([*tails, {(): Interval.point(np.full((), -2.0))}])
+        return _jet_of_composition(enclose_derivatives(scalar.log, share[()], self._order), share)
 
     def _log_of_pair(self, left: Jet, right: Jet) -> Jet:
         """Jet of log(exp(x) + exp(y)) as x + softplus(y - x), unless x or y is -inf."""

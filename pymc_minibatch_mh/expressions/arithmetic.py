@@ -83,6 +83,7 @@ def outside_the_reals(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) 
         # Terms with data factors are excluded, because data may be infinite.
         if is_finite(x) and not any(t.monomial for part in affines_in(x) for t in part.terms):
             return exprs.constant(False)
+        return _beyond_the_reals(exprs, x, is_nan=isinstance(op, scalar.IsNan))
     asks = "tests the parameters in a way that bounds cannot follow"
     require_lowerable(result.kind != "b", op, asks)
     require_lowerable(result.kind == "f", op, "computes in integers from the parameters")
@@ -92,6 +93,16 @@ def outside_the_reals(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) 
         chosen or result.itemsize >= 8, op, f"computes in single precision; {USE_DOUBLE_PRECISION}"
     )
     return None
+
+
+def _beyond_the_reals(exprs: ExprGraph, x: Expr, *, is_nan: bool) -> Expr:
+    """Whether x is infinite, or not a number, as comparisons, which bounds can follow."""
+    ends = exprs.constant(inf), exprs.constant(-inf)
+    orders = (scalar.le, scalar.ge) if is_nan else (scalar.ge, scalar.le)
+    pair = [exprs.node(op, (x, end)) for op, end in zip(orders, ends, strict=True)]
+    if not is_nan:
+        return exprs.node(scalar.or_, pair)
+    return exprs.node(scalar.invert, (exprs.node(scalar.and_, pair),))
 
 
 def _simplify_cast(exprs: ExprGraph, op: scalar.Cast, x: Expr) -> Expr:

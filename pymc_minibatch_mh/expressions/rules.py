@@ -241,8 +241,6 @@ def _log_between_tails(exprs: ExprGraph, x: Expr) -> Expr | None:
         left, k, right, other = right, other, left, k
     if rounded_sum((size, k, other)) != 0.0 or rounded_sum((k, other)) != 0.0:
         return None
-    if not is_positive(subtract_exprs(exprs, right, left)):
-        return None
     # Choose one of two equivalent forms, so that equal probabilities give one expression.
     mirrored = negate_expr(exprs, right), negate_expr(exprs, left)
     if exprs.in_order([left, mirrored[0]])[0] is not left:
@@ -256,7 +254,7 @@ def _between_tails(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     above = add_exprs(exprs, near, log1mexp_expr(exprs, subtract_exprs(exprs, far, near)))
     far, near = (_log_erfc(exprs, negate_expr(exprs, u)) for u in (left, right))
     below = add_exprs(exprs, near, log1mexp_expr(exprs, subtract_exprs(exprs, far, near)))
-    is_below = exprs.node(scalar.lt, (add_exprs(exprs, left, right), exprs.zero))
+    is_below = exprs.node(scalar.lt, (left, negate_expr(exprs, right)))
     result = exprs.node(log_between_tails, (is_below, below, above))
     exprs.results[LogBetweenTails, result] = Apply(scalar.sub, (left, right))
     return result
@@ -453,6 +451,25 @@ def maximum_expr(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     return exprs.node(scalar.maximum, (left, right))
 
 
+def _without_maxima(exprs: ExprGraph, x: Expr) -> Expr:
+    """Σ max(y, c) + … by max(y, c) = y + max(c - y, 0), if Σ y + … is a constant; others unchanged.
+
+    So shares that are cut at c keep a sum of one, whose enclosure is exact where none is cut.
+    """
+    smooth, cut = list[Expr](), list[Expr]()
+    for part in sum_parts(x) if is_a(x, scalar.Add) else ():
+        core, factor = scaled_core(exprs, part)
+        if not is_a(core, scalar.Maximum):
+            smooth.append(part)
+            continue
+        c, y = sorted(core.inputs, key=lambda end: constant_value(end) is None)
+        gap = maximum_expr(exprs, subtract_exprs(exprs, c, y), exprs.zero)
+        smooth.append(multiply_exprs(exprs, factor, y))
+        cut.append(multiply_exprs(exprs, factor, gap))
+    total = add_exprs(exprs, *smooth) if cut else x
+    return x if constant_value(total) is None else add_exprs(exprs, total, *cut)
+
+
 def _wave_of(op: ScalarOp) -> Callable[[ExprGraph, Expr], Expr]:
     """Rule of sine or cosine, which read the angle arctan2(sin u, cos u) as u."""
 
@@ -504,7 +521,7 @@ _RULES: dict[type, Callable[..., Expr]] = {
     scalar.Pow: power_expr,
     scalar.Switch: switch_expr,
     scalar.Second: lambda exprs, _like, x: x,
-    scalar.Abs: absolute_expr,
+    scalar.Abs: lambda exprs, x: absolute_expr(exprs, _without_maxima(exprs, x)),
     scalar.Sign: lambda exprs, x: exprs.one if is_positive(x) else exprs.node(scalar.sign, (x,)),
     scalar.Identity: lambda exprs, x: x,
     Checked: _record_check,

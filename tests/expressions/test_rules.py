@@ -96,6 +96,9 @@ IDENTITIES = {
     "two of a kind": (
         f.log1p(-f.mul(2.0, f.sigmoid(u), 1.0 - f.sigmoid(u))), "Add Mul Softplus"),
     "what may exceed one": (f.log1p(-(f.sigmoid(u) + f.sigmoid(v))), "Log1p Add Mul Sigmoid"),
+    "what is not a number": (
+        f.switch(f.isnan(f.log(u) * x), v, w), "Switch Invert AND LE GE Mul Log"),
+    "what is infinite": (f.switch(f.isinf(f.log(u) / x), v, w), "Switch OR LE GE Mul Log"),
     "a sum is affine": (f.add(u - x, -v, 2.0, u), ""),
     "a scaled sum is affine": (f.mul(x, u + p, -3.0) / p, ""),
     "terms cancel": (f.exp(u) + f.sqr(v) - f.exp(u), "Sqr"),
@@ -350,7 +353,6 @@ def test_impossible_data_have_no_weight():
         f.xor(u > v, v > u),
         f.exp(u > v),
         s - (u > v),
-        f.isnan(u * x),
     ],
 )
 def test_what_leaves_the_reals_is_refused(expression):

@@ -119,6 +119,38 @@ def test_rows_are_those_of_the_model():
     assert_read_rightly(model, split_of(model))
 
 
+def with_known_outer_ends(shares):
+    """Categories between ends of which the outer two are numbers: others have no known order."""
+    x, cut = np.linspace(-3.0, 3.0, 30), np.arange(30) % 4
+    with pm.Model() as model:
+        ends = pt.concatenate([[-1.0], pm.Normal("c", shape=1), [1.3]])
+        eta, scale = pm.Normal("b") * x, pm.HalfNormal("sigma")
+        if shares is None:
+            pm.OrderedProbit("y", eta, ends, scale, observed=cut, compute_p=False)
+        else:
+            below = pm.math.invprobit((ends - eta[:, None]) / scale)
+            parts = [below[:, :1], shares(below[:, 1:] - below[:, :-1]), 1.0 - below[:, -1:]]
+            pm.Categorical("y", p=pt.concatenate(parts, axis=1), observed=cut)
+    return model
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [None, lambda p: p, lambda p: pt.maximum(p, 0.0), lambda p: pt.maximum(0.0, p)],
+    ids=["ordered probit", "differences", "cut at zero", "cut at zero, written first"],
+)
+def test_ends_without_a_known_order_have_bounds(shares):
+    model = with_known_outer_ends(shares)
+    parts = split_of(model)
+    assert_read_rightly(model, parts)
+    (function,) = row_functions(parts)
+    data, position = RowData(function, slice(0, 30)), np.array([0.2, 0.4, 0.1])
+    middles = [np.squeeze(data.coefficients(x, 3) @ position) for x in function.arguments]
+    enclosures = Jets(data, [Interval(x - 0.01, x + 0.01) for x in middles], 3).of(function.root)
+    assert len(enclosures) > 10
+    assert all(np.isfinite(x.magnitude).all() for x in enclosures.values())
+
+
 def normal(low, high):
     """Return the probability of an interval, without cancelling."""
     if low > 0:

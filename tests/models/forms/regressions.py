@@ -200,6 +200,14 @@ classed.forms_of(
         "ordered probit": lambda d: pm.OrderedProbit(
             "y", eta=d.X @ slopes(), cutpoints=ordered(), observed=d.classes
         ),
+        "ordered probit between known thresholds": lambda d: pm.OrderedProbit(
+            "y",
+            eta=line(d),
+            cutpoints=pt.stack([-1.0, pm.Normal("c", 0.2, 0.3)]),
+            sigma=pm.HalfNormal("s"),
+            compute_p=False,
+            observed=d.classes,
+        ),
         "ordered logistic without its probabilities": lambda d: pm.OrderedLogistic(
             "y", d.X @ slopes(), ordered(), compute_p=False, observed=d.classes
         ),
