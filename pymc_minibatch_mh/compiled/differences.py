@@ -62,6 +62,7 @@ class PartialDerivatives:
     def __init__(self, exprs: ExprGraph) -> None:
         self._exprs = exprs
         self._first_derivative = cache(self._derivative_by_rules)
+        self._arguments_of = cache(self._collect_arguments)
 
     def of(self, expr: Expr, *numbers: int) -> Expr:
         """Partial derivative with respect to the given arguments, one for each order."""
@@ -71,10 +72,10 @@ class PartialDerivatives:
 
     def _derivative_by_rules(self, expr: Expr, argument: int) -> Expr:
         exprs = self._exprs
-        if expr.is_data:
+        if argument not in self._arguments_of(expr):
             return exprs.zero
         if isinstance(expr, Argument):
-            return exprs.one if expr.number == argument else exprs.zero
+            return exprs.one
         assert isinstance(expr, Apply)
         op, inputs = expr.op, expr.inputs
         if isinstance(op, _STEPS):
@@ -83,17 +84,22 @@ class PartialDerivatives:
             branches = [self._first_derivative(x, argument) for x in inputs[1:]]
             return apply_operation(exprs, op, inputs[0], *branches)
         inner = [self._first_derivative(x, argument) for x in inputs]
-        if isinstance(op, scalar.Add):
-            return add_exprs(exprs, *inner)
-        if isinstance(op, scalar.Mul):
-            others = [[*inputs[:k], *inputs[k + 1 :]] for k in range(len(inputs))]
-            parts = zip(inner, others, strict=True)
-            return add_exprs(exprs, *(multiply_exprs(exprs, x, *rest) for x, rest in parts))
         moving = [k for k, x in enumerate(inner) if x is not exprs.zero]
+        if isinstance(op, scalar.Add):
+            return add_exprs(exprs, *(inner[k] for k in moving))
+        if isinstance(op, scalar.Mul):
+            others = ([*inputs[:k], *inputs[k + 1 :]] for k in moving)
+            parts = zip(moving, others, strict=True)
+            return add_exprs(exprs, *(multiply_exprs(exprs, inner[k], *rest) for k, rest in parts))
         if not moving:
             return exprs.zero
         outer = _operand_slopes(exprs, expr, moving)
         return add_exprs(exprs, *(multiply_exprs(exprs, outer[k], inner[k]) for k in moving))
+
+    def _collect_arguments(self, expr: Expr) -> frozenset[int]:
+        if isinstance(expr, Argument):
+            return frozenset([expr.number])
+        return frozenset().union(*map(self._arguments_of, () if expr.is_data else expr.inputs))
 
 
 def _operand_slopes(exprs: ExprGraph, expr: Apply, places: Sequence[int]) -> dict[int, Expr]:

@@ -15,6 +15,7 @@ from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.functions.base import (
     are_close,
+    double_function,
     numpy_function,
     operation_name,
     rounded_sum,
@@ -139,6 +140,12 @@ class Apply(Expr):
     def dtype(self) -> np.dtype:  # type: ignore[override]
         """Result type of PyTensor's operation."""
         return scalar_output_type(self.op, *(expr.dtype for expr in self.inputs))
+
+    @cached_property
+    def numpy(self) -> Callable[..., Any]:
+        """The operation on values of the operands, which have their types."""
+        is_double = all(expr.dtype == REAL for expr in (self, *self.inputs))
+        return double_function(self.op) if is_double else numpy_function(self.op)
 
 
 def without_value[T](values: Iterable[T], one: T) -> list[T]:

@@ -1,9 +1,9 @@
 """Patterns in expressions: parts of sums and products, and known signs."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import wraps
-from typing import Any
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, wraps
+from typing import Any, cast
 
 import numpy as np
 from pytensor.scalar import basic as scalar
@@ -19,7 +19,6 @@ from pymc_minibatch_mh.expressions.graph import (
     coordinates_at,
     without_value,
 )
-from pymc_minibatch_mh.functions.base import numpy_function
 from pymc_minibatch_mh.functions.log_any import LogAny
 from pymc_minibatch_mh.functions.log_erfc import LogErfc
 from pymc_minibatch_mh.functions.log_i0e import LogI0e
@@ -50,7 +49,13 @@ _FINITE_OF_FINITE = (
 
 def is_a(expr: Expr, *ops: type) -> bool:
     """Whether an expression is the result of one of the given operations."""
-    return isinstance(expr, Apply) and isinstance(expr.op, ops)
+    return isinstance(expr, Apply) and _are_of(cast(Hashable, type(expr.op)), ops)
+
+
+@cache
+def _are_of(op: Hashable, ops: tuple[type, ...]) -> bool:
+    # Abstract classes, as PyTensor's operations are, answer slowly.
+    return issubclass(cast(type, op), ops)
 
 
 def constant_value(expr: Expr) -> float | None:
@@ -167,9 +172,9 @@ def evaluate_exprs(order: Iterable[Expr], known: dict[Expr, Any]) -> None:
     """Evaluate expressions, sorted with operands first, and add their values to `known`."""
     for expr in order:
         if isinstance(expr, Constant):
-            known[expr] = np.asarray(expr.value)
+            known[expr] = np.asarray(expr.value)[()]
         elif isinstance(expr, Apply):
-            known[expr] = numpy_function(expr.op)(*(known[x] for x in expr.inputs))
+            known[expr] = expr.numpy(*[known[x] for x in expr.inputs])
 
 
 def n_exprs(expr: Expr) -> int:

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from pymc_minibatch_mh._jit import compile_by_numba
-from pymc_minibatch_mh.functions.base import double_constant, make_operation
+from pymc_minibatch_mh.functions.base import double_constant, in_python, make_operation
 from pymc_minibatch_mh.functions.enclosures import enclose_derivatives, without_bounds_where
 from pymc_minibatch_mh.functions.gamma import ASYMPTOTIC
 from pymc_minibatch_mh.functions.interval import TINY, Array, Interval
@@ -222,6 +222,8 @@ def _enclose_half(u: Interval, order: int) -> list[Interval]:
 def _rise_values(x: Array, n: int) -> Array:
     """Value or derivative of R at points; NaN at infinite points, which have no bound."""
     kernel, *order = (gamma_rise_slope_at, n) if n else (gamma_rise_at,)
-    found, finite = np.full(x.shape, np.nan), np.isfinite(x)
-    found[finite] = np.vectorize(kernel, otypes=[float])(*order, x[finite], 0.5, 0.0)
-    return found
+    points, where = np.unique(x, return_inverse=True)
+    # Few points are different, and need no compilation.
+    python = in_python(kernel)
+    values = [python(*order, point, 0.5, 0.0) if np.isfinite(point) else np.nan for point in points]
+    return np.array(values)[where].reshape(x.shape)

@@ -16,7 +16,7 @@ from scipy import special
 from pymc_minibatch_mh.functions import base, gamma
 from pymc_minibatch_mh.functions.base import Function, numpy_function, scalar_output_type
 from pymc_minibatch_mh.functions.gamma_ratio import gamma_ratio
-from pymc_minibatch_mh.functions.gamma_rise import gamma_rise, gamma_rise_at
+from pymc_minibatch_mh.functions.gamma_rise import gamma_rise, gamma_rise_at, gamma_rise_slope_at
 from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
 from pymc_minibatch_mh.functions.log_add_exp import log_add_exp
 from pymc_minibatch_mh.functions.log_any import log_any, log_any_at
@@ -133,6 +133,15 @@ def test_names_on_disk_know_the_sources_of_all_that_is_compiled_in(tmp_path):
         changed = [base._kernel_key.__wrapped__(kernel) for kernel in (gamma_rise_at, log_any_at)]
     assert changed[0] != names[0]
     assert changed[1] == names[1]
+
+
+@pytest.mark.parametrize("y", [0.5, 3.0, 40.0])
+def test_kernels_give_in_python_what_they_give_when_compiled(y):
+    points = [np.float64(x) for x in (0.0, 1e-9, 0.03, 1.0, 50.0)]
+    for kernel, *order in ((gamma_rise_at,), (gamma_rise_slope_at, 1), (gamma_rise_slope_at, 2)):
+        found = [base.in_python(kernel)(*order, x, y, 0.0) for x in points]
+        exact = [kernel(*order, x, y, 0.0) for x in points]
+        np.testing.assert_allclose(found, exact, rtol=1e-13, atol=1e-300)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
