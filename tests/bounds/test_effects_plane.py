@@ -37,7 +37,7 @@ def probabilities(plane, draws):
     ("name", "tight"),
     fast(
         product(["two scales", "correlated", "correlated products"], [False, True]),
-        [("two scales", False), ("correlated products", True)],
+        [("two scales", False)],
     ),
 )
 def test_draws_have_the_law_of_each_group(name, tight):

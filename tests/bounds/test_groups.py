@@ -100,6 +100,7 @@ def step():
     return TunaMH(model=slopes())
 
 
+@pytest.mark.slow
 def test_bounds_are_several_times_smaller(step, monkeypatch):
     found = step.tables
     assert found.groups.n_groups == GROUPS

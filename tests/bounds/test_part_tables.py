@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.grouped import FAST, step_of
+from helpers.grouped import step_of
 from helpers.models import GROUPED
 from helpers.tiers import fast
 from pymc_minibatch_mh.native.elements import Ends
@@ -62,7 +62,7 @@ def moves(step, seed):
             yield Between(step, rng, size, moved)
 
 
-@pytest.mark.parametrize("name", fast(GROUPED, FAST))
+@pytest.mark.parametrize("name", fast(GROUPED, ("logistic", "at_grounds")))
 def test_no_row_changes_by_more_than_its_ceiling(name):
     step, ratios = step_of(name), []
     for move in moves(step, 1):

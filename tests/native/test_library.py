@@ -70,6 +70,7 @@ def test_libraries_of_other_sources_are_removed_when_nobody_may_be_about_to_load
     assert new != old
 
 
+@pytest.mark.slow
 def test_options_make_a_library_of_their_own(sources):
     sources.run()
     assert sources.run(MH_CC_OPTIONS="-DMH_CHECKED -O1") == ""

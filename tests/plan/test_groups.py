@@ -174,6 +174,7 @@ def test_a_saved_step_is_of_its_model_alone(step, tmp_path):
         TunaMH(model=panel(), prepared=tmp_path / "step.npz", blocks=True)
 
 
+@pytest.mark.slow
 def test_a_scale_in_an_interval_stays_there():
     """The mode of the scale is close to the end of the interval."""
     rng = np.random.default_rng(3)

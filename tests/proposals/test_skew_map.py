@@ -275,6 +275,7 @@ def test_an_ordinary_posterior_has_no_map():
         assert TunaMH().plan.skew_map is None
 
 
+@pytest.mark.slow
 def test_draws_by_the_map_are_those_of_importance_sampling(skewed_step):
     """Means, deviations and quantiles, from independence draws whose weights are known."""
     step, rng = skewed_step, np.random.default_rng(11)

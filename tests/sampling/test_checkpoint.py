@@ -92,7 +92,13 @@ UNUSUAL = {
 
 
 #: Those whose like another case of the fast tier has.
-ALIKE = {"FireflyMH", "a test of a user", "a move that adapts"}
+ALIKE = {
+    "FireflyMH",
+    "a test of a user",
+    "a move that adapts",
+    "annealed",
+    "crossed effects by elements",
+}
 CHAINS = [
     pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE))
     for name in ("TunaMH", "FireflyMH", *UNUSUAL)

@@ -68,7 +68,7 @@ def run_in_every_way(step, model):
         pm.sample(20, step=loads(sent, model), **RUN | {"cores": 1})
 
 
-@pytest.mark.parametrize("method", fast(METHODS, ("TunaMH", "PenaltyMH", "FireflyMH")))
+@pytest.mark.parametrize("method", fast(METHODS, ("TunaMH", "PenaltyMH")))
 def test_no_method_compiles_in_threads(prepared, model_of, method):
     with watched():
         run_in_every_way(prepared("student", method), model_of("student"))
@@ -115,7 +115,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", fast(KINDS, ("effects one by one", "a move of a user", "stored")))
 def test_no_kind_of_step_compiles_in_threads(kind, monkeypatch):
     def refuse(*_):
         raise LoweringError("an operation", "is left as it is")

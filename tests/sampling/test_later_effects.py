@@ -101,6 +101,7 @@ def test_log_likelihoods_of_groups_are_integrals_over_their_effects(step, shared
     assert set(tree.children) == {*shared.children, "log_likelihood"}
 
 
+@pytest.mark.slow
 def test_two_effects_of_some_groups_are_those_of_all():
     """Of a vector and of a matrix with a column for each group."""
     rng = np.random.default_rng(4)

@@ -53,6 +53,7 @@ def found(script):
     return report
 
 
+@pytest.mark.slow
 def test_an_experiment_runs_from_data_to_page(tmp_path):
     report = found(SMOKE)
     rows = next(claim for claim in report.claims if claim.what == "Barker: rows a test")

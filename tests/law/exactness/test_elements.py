@@ -163,6 +163,7 @@ def test_rows_that_are_read_in_full_are_not_drawn_as_well():
     np.testing.assert_array_equal(counts["n_obs"], GROUP.size * counts["n_looks"])
 
 
+@pytest.mark.slow
 def test_posterior_where_groups_are_often_read_in_full():
     """Radii of one standard deviation have every third group read in full at each move."""
     step = regression(1.0)
@@ -254,6 +255,7 @@ def contests(rows):
     return home, (home + rng.integers(1, 3, rows)) % 3, rng
 
 
+@pytest.mark.slow
 def test_posterior_of_gaussian_contests():
     """Rows read two of the same effects, beside those of another factor and a slope."""
     (home, away, rng), size = contests(60), 4
@@ -273,6 +275,7 @@ def test_posterior_of_gaussian_contests():
     assert np.abs(errors).max() < VERY_FAR, errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("radius", [part_tables.ELEMENT_RADIUS, 1.5])
 def test_posterior_of_contests(monkeypatch, radius):
     """At radii of a standard deviation and a half, matches of a team are often all read."""

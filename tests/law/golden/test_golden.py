@@ -25,7 +25,7 @@ LATER = (
     "austere of raw differences", "hierarchy, barker", "shape near infinity", "softmax", "mixture",
     "zero-inflated", "ordered", "kinks", "influential rows, batches", "laplace",
     "noncentred hierarchy in its own coordinates", "rows in files, batches", "rows in chunks",
-    "rows in a table", "rows of a cluster", "slopes by elements",
+    "rows in a table", "rows of a cluster", "slopes by elements", "scalable",
 )  # fmt: skip
 #: Methods with the kernels of another.
 SAME_KERNELS = {"ScalableSubsamplingMH": "TunaMH", "FactorizedMH": "TunaMH"}

@@ -53,7 +53,7 @@ CASES = {
     "poisson": Case("poisson", centred=True, tau=0.7, root=1),
     "poisson, weak": Case("poisson", centred=False, tau=0.3, root=2, size=(3_000, 500)),
 }
-QUICK = ("bernoulli", "normal", "normal, weak")
+QUICK = ("bernoulli", "normal")
 
 
 def run(case, method=TunaMH, draws=DRAWS, **settings):
