@@ -457,7 +457,7 @@ typedef struct mh_shape {
 } mh_shape;
 
 /* A distribution of p scales, tabulated at J knots, and a normal distribution of n other coordinates
- * given the scales, tabulated at K knots: scale_conditional.c explains phi_0, A, z, m and W. */
+ * given the scales, tabulated at K knots: scale_conditional.c explains phi_0, A, z, m, D and U. */
 typedef struct mh_scale_conditional {
     int64_t n_scales, n_rest, n_normal_knots, n_knots;
     const int64_t *scales, *rest;           /* indices of coordinates, (p,) and (n,) */
@@ -466,7 +466,7 @@ typedef struct mh_scale_conditional {
     const double *points, *slopes; /* (p, J) */
     double first_knot, knot_gap;
     const double *mean;      /* (n,) */
-    const double *whitener;  /* packed by rows, logarithms on the diagonal, (n (n + 1)/2,) */
+    const double *whitener;  /* U, packed by rows, with D on the diagonal, (n (n + 1)/2,) */
     const double *means;     /* (p, K, n) */
     const double *whiteners; /* (p, K, n (n + 1)/2) */
 } mh_scale_conditional;

@@ -7,11 +7,12 @@
  * of this can be inverted, so that the density of any position is known.
  *
  * The functions are tables with linear interpolation between knots; the contributions of several z
- * are added. With D(z) their sum, diagonal entries of W are multiplied by exp(D), so that W is
- * always invertible. */
+ * are added. W is exp(D) U with D diagonal, and U with ones on its diagonal, so that it is always
+ * invertible. Where a scale is small, an effect and its mean have large entries of W: their ratio, an
+ * entry of U, is interpolated well, and the effect stays at its mean between knots. */
 #include "inside.h"
 
-/* Workspace: z, m(z), x - m(z) and W(z). */
+/* Workspace: z, m(z), x - m(z) and the entries of D(z) and U(z). */
 typedef struct workspace {
     double *points, *mean, *way, *whitener;
 } workspace;
@@ -83,7 +84,7 @@ static void add_between(const double *lines, int64_t knot, double share, int64_t
         out[i] += (1.0 - share) * first[i] + share * second[i];
 }
 
-/* Write m and W for given z, the diagonal of W converted from logarithms; return log |W|. */
+/* Write m and U for given z, with exp(D) in the place of the diagonal of U; return log |W|. */
 static double set_up(const mh_scale_conditional *tables, const workspace *work)
 {
     const int64_t last = tables->n_knots - 1, size = tables->n_rest;
@@ -128,8 +129,10 @@ mh_status mh_whiten_given_scales(const mh_scale_conditional *tables, const doubl
     total += set_up(tables, &work);
     for (int64_t i = 0; i < size; i++)
         work.way[i] = position[tables->rest[i]] - work.mean[i];
-    for (int64_t i = 0; i < size; i++)
-        white[count + i] = mh_inner(work.whitener + i * (i + 1) / 2, work.way, i + 1);
+    for (int64_t i = 0; i < size; i++) {
+        const double *line = work.whitener + i * (i + 1) / 2;
+        white[count + i] = line[i] * (work.way[i] + mh_inner(line, work.way, i));
+    }
     *log_volume = total;
     return MH_OK;
 }
@@ -154,7 +157,7 @@ mh_status mh_place_given_scales(const mh_scale_conditional *tables, const double
     total += set_up(tables, &work);
     for (int64_t i = 0; i < size; i++) {
         const double *line = work.whitener + i * (i + 1) / 2;
-        work.way[i] = (white[count + i] - mh_inner(line, work.way, i)) / line[i];
+        work.way[i] = white[count + i] / line[i] - mh_inner(line, work.way, i);
         position[tables->rest[i]] = work.mean[i] + work.way[i];
     }
     *log_volume = total;

@@ -168,7 +168,9 @@ class _Axes:
             whitener, _ = whitening_factors(given.precision)
         except LinAlgError:
             return None
-        np.fill_diagonal(whitener, np.log(np.diag(whitener)))
+        diagonal = np.diag(whitener).copy()
+        whitener /= diagonal[:, None]
+        np.fill_diagonal(whitener, np.log(diagonal))
         lines, value = whitener[np.tril_indices(len(whitener))], given.value - given.log_volume
         if not (np.isfinite(value) and np.isfinite(lines).all()):
             return None

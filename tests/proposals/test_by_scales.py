@@ -133,18 +133,34 @@ def step():
         return TunaMH()
 
 
+def log_ratios(step, white):
+    """Return log π - log q where numbers lead, from where they are found again."""
+    ratios = []
+    for numbers in white:
+        place, volume = place_of(numbers, step.plan.scale_conditional)
+        back, _ = white_of(place, step.plan.scale_conditional)
+        assert back == pytest.approx(numbers, rel=1e-7, abs=1e-7)
+        log_q = volume - 0.5 * numbers @ numbers
+        ratios.append(step.target.log_prior(place) + step.target.log_likelihood(place) - log_q)
+    return ratios
+
+
 def test_draws_are_those_of_the_posterior_where_effects_are_normal():
     """The posterior of the effects given their scale is normal, and only the scale is tabled."""
     with hierarchy(noise=2.0):
         step = TunaMH()
-    tables, target = step.plan.scale_conditional, step.target
-    assert tables is not None
-    ratios = []
-    for white in np.random.default_rng(6).standard_normal((300, GROUPS + 2)):
-        place, volume = place_of(white, tables)
-        log_q = volume - 0.5 * white @ white
-        ratios.append(target.log_prior(place) + target.log_likelihood(place) - log_q)
-    assert np.std(ratios) < 0.05
+    white = np.random.default_rng(6).standard_normal((300, GROUPS + 2))
+    assert np.std(log_ratios(step, white)) < 0.05
+
+
+def test_effects_follow_their_mean_also_between_knots_of_small_scales():
+    """An effect has hardly any room beside the mean there."""
+    with hierarchy(noise=20.0):
+        step = TunaMH()
+    white = np.random.default_rng(7).standard_normal((50, GROUPS + 2))
+    for quantile in (-3.7, -3.4, -3.1, -2.8, -2.5, -2.2, -1.9):
+        white[:, 0] = quantile
+        assert np.std(log_ratios(step, white)) < 0.02
 
 
 def test_moves_are_drawn_by_the_tables_where_there_are_some(step):
