@@ -7,6 +7,7 @@ approximation lacks.
 """
 
 from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
@@ -29,6 +30,8 @@ from pymc_minibatch_mh.reparametrize.inverse_shape import (
 SUBSAMPLE_ROWS = 20_000
 #: Minimum factor by which reciprocals have to be cheaper than logarithms.
 MIN_GAIN = 2.0
+#: Cost of a draw without observations, in observations.
+LEAST_COST = costs.DRAW / costs.OBSERVATION_OF_DRAW
 #: Number and seed of the draws that compare a posterior with its approximation.
 DRAWS, SEED = 512, 7
 #: Powers p of the trial coordinates shape^(-1/p): the reciprocal and its square root.
@@ -47,25 +50,25 @@ def choose_parametrization(model: CompiledModel, point: Mapping[str, np.ndarray]
     """
     if model.factorization.size > MAX_PARAMETERS:
         return model
-    return _choose_for_ends(_choose_for_shapes(model, point), point)
+    trials = _Trials(point)
+    return _choose_for_ends(_choose_for_shapes(model, trials), trials)
 
 
-def _choose_for_shapes(model: CompiledModel, point: Mapping[str, np.ndarray]) -> CompiledModel:
-    best, cost, options = model, -1.0, model.compile_kwargs
+def _choose_for_shapes(model: CompiledModel, trials: "_Trials") -> CompiledModel:
+    best, options = model, model.compile_kwargs
     for name in shape_variables(model.factorization)[:MAX_SHAPES]:
         tried = (in_inverse_shape(best.factorization, name, power) for power in POWERS)
         others = [CompiledModel(found, options) for found in tried if found is not None]
-        if not others:
+        if not others or trials.cost(best) <= MIN_GAIN * LEAST_COST:
             continue
-        cost = _draw_cost(best, point) if cost < 0.0 else cost
-        costs = [_draw_cost(other, point) for other in others]
+        costs = [trials.cost(other) for other in others]
         least = int(np.argmin(costs))
-        if MIN_GAIN * costs[least] < cost:
-            best, cost = others[least], costs[least]
+        if MIN_GAIN * costs[least] < trials.cost(best):
+            best = others[least]
     return best
 
 
-def _choose_for_ends(model: CompiledModel, point: Mapping[str, np.ndarray]) -> CompiledModel:
+def _choose_for_ends(model: CompiledModel, trials: "_Trials") -> CompiledModel:
     best, options, left = model, model.compile_kwargs, MAX_SHAPES
     target = Target(model)
     if not target.source.in_memory:
@@ -83,59 +86,66 @@ def _choose_for_ends(model: CompiledModel, point: Mapping[str, np.ndarray]) -> C
         if not others or not left:
             continue
         left -= 1
-        efficiency = _least_tail_efficiency(best, point, name)
+        efficiency = trials.least_tail_efficiency(best, name)
         if efficiency >= MIN_TAIL_EFFICIENCY:
             continue
-        costs = [_draw_cost(other, point) for other in others]
+        costs = [trials.cost(other) for other in others]
         least = int(np.argmin(costs))
-        if MIN_GAIN * costs[least] * efficiency < _draw_cost(best, point):
+        if MIN_GAIN * costs[least] * efficiency < trials.cost(best):
             best = others[least]
     return best
 
 
-def _least_tail_efficiency(
-    model: CompiledModel, point: Mapping[str, np.ndarray], name: str
-) -> float:
-    """Least efficiency of the normal approximation along entries of a variable; 0 if unknown."""
-    target = Target(model)
-    target.condition_on(point)
-    try:
-        rows, reference = _reference_of_few(target, point)
-    except ModeError:
-        return 0.0
-    block = next(block for block in target.factorization.blocks if block.name == name)
-    entries = slice(block.start, min(block.stop, block.start + MAX_ENTRIES))
-    tails = Tails.around(target, reference, rows)
-    lines = np.eye(target.factorization.size)[entries]
-    return min(map(tails.efficiency_along, lines))
+class _Trials:
+    """Models judged around the mode of a subsample, each searched once from a point."""
 
+    def __init__(self, point: Mapping[str, np.ndarray]) -> None:
+        self._point = point
+        self.cost, self._around = cache(self._draw_cost), cache(self._reference_of_few)
 
-def _reference_of_few(
-    target: Target, point: Mapping[str, np.ndarray]
-) -> tuple[np.ndarray, Reference]:
-    """Evenly spaced rows, and the expansion around their mode; ModeError if there is none."""
-    rows = np.unique(target.spread(SUBSAMPLE_ROWS))
-    mode = target.mode_of_few(target.factorization.ravel(point), rows, COARSE_TOLERANCE)
-    return rows, reference_at(mode, 2, target.source.n_rows / rows.size)
+    def least_tail_efficiency(self, model: CompiledModel, name: str) -> float:
+        """Least efficiency of normal proposals along entries of a variable; 0 if unknown."""
+        around = self._around(model)
+        if around is None:
+            return 0.0
+        target, rows, reference = around
+        block = next(block for block in target.factorization.blocks if block.name == name)
+        entries = slice(block.start, min(block.stop, block.start + MAX_ENTRIES))
+        tails = Tails.around(target, reference, rows)
+        lines = np.eye(target.factorization.size)[entries]
+        return min(map(tails.efficiency_along, lines))
 
+    def _reference_of_few(
+        self, model: CompiledModel
+    ) -> tuple[Target, np.ndarray, Reference] | None:
+        """Target, evenly spaced rows, and the expansion around their mode; None without one."""
+        target = Target(model)
+        target.condition_on(self._point)
+        rows, start = (
+            np.unique(target.spread(SUBSAMPLE_ROWS)),
+            target.factorization.ravel(self._point),
+        )
+        try:
+            mode = target.mode_of_few(start, rows, COARSE_TOLERANCE)
+        except ModeError:
+            return None
+        return target, rows, reference_at(mode, 2, target.source.n_rows / rows.size)
 
-def _draw_cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
-    """Cost of an effective draw, in evaluated observations; infinite if unknown."""
-    functions = model.row_functions
-    if isinstance(functions, BoundsError):
-        return np.inf
-    target = Target(model)
-    count = target.source.n_rows
-    target.condition_on(point)
-    try:
-        _, reference = _reference_of_few(target, point)
+    def _draw_cost(self, model: CompiledModel) -> float:
+        """Cost of an effective draw, in evaluated observations; infinite if unknown."""
+        functions = model.row_functions
+        if isinstance(functions, BoundsError) or (around := self._around(model)) is None:
+            return np.inf
+        target, _, reference = around
         # The metric belongs to the posterior of all rows; bounds are of rows with weight one.
         support = target.factorization.lower, target.factorization.upper
         plain = reference._replace(inverse_temperature=1.0)
-        read = min(BoundsPass(functions, plain, support).forecast(), float(count))
-    except (BoundsError, ModeError):
-        return np.inf
-    return (costs.DRAW / costs.OBSERVATION_OF_DRAW + read) / _draw_efficiency(target, reference)
+        try:
+            read = BoundsPass(functions, plain, support).forecast()
+        except BoundsError:
+            return np.inf
+        read = min(read, float(target.source.n_rows))
+        return (LEAST_COST + read) / _draw_efficiency(target, reference)
 
 
 def _draw_efficiency(target: Target, reference: Reference) -> float:

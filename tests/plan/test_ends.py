@@ -47,6 +47,24 @@ def test_a_variable_near_an_end_is_sampled_without_its_logarithm(name):
     assert labels_of(MODELS[name]()) == [WORDS[name]]
 
 
+def test_the_mode_of_each_model_is_searched_once(monkeypatch):
+    """Three variables are tried in coordinates of a model with one mode."""
+    searched, search = [], Target.mode_of_few
+
+    def mode_of_few(target, *arguments):
+        searched.append(target.compiled)
+        return search(target, *arguments)
+
+    monkeypatch.setattr(Target, "mode_of_few", mode_of_few)
+    x = np.linspace(0.0, 1.0, 500)
+    y = 3.0 + 2.0 * x + np.random.default_rng(5).normal(size=500)
+    with pm.Model() as model:
+        a, b, c = (pm.HalfNormal(name, 1.0) for name in "abc")
+        pm.Normal("y", a + b * x, c, observed=y)
+    assert labels_of(model) == []
+    assert len(searched) == 1
+
+
 def test_a_background_that_data_tell_stays_a_logarithm():
     assert labels_of(background_rate(rows=8_000, background=2.0)) == []
 
