@@ -17,6 +17,8 @@ MAX_STEPS = 60
 SLOW = 0.3
 #: Maximum halvings of a step; number of halvings, and of steps, that start a search for kinks.
 MOST_HALVINGS, SUSPICIOUS_HALVINGS, SUSPICIOUS_STEPS = 40, 6, 10
+#: Minimum height of another mode above that of Newton steps, in the log-density.
+RIVAL = 1.0
 #: Maximum number of doublings of a step that was too short.
 MOST_DOUBLINGS = 10
 #: Minimum increase of the log-density for which steps in single coordinates are kept.
@@ -46,6 +48,8 @@ def newton_search(density: Density, start: np.ndarray, tolerance: float) -> tupl
     for _ in range(FITS):
         path = _Path(density, tolerance)
         mode = path.climb_from(start)
+        if path.met_saddle and not path.density.kinks:
+            mode = _higher_mode(density, start, mode, tolerance)
         kinks, quadratic = path.density.kinks, quadratic_of(mode.total.hessian)
         fitting = [replace(k, deviation=quadratic.deviation_along(k.normal)) for k in kinks]
         off = [abs(np.log(f.deviation / k.deviation)) for f, k in zip(fitting, kinks, strict=True)]
@@ -53,6 +57,30 @@ def newton_search(density: Density, start: np.ndarray, tolerance: float) -> tupl
             break
         density, start = path.density.over_kinks(fitting), mode.position
     return mode, path.density
+
+
+def _higher_mode(density: Density, start: np.ndarray, mode: Point, tolerance: float) -> Point:
+    """Mode by steps along gradients if that is higher, as for mixtures; else the given mode.
+
+    Where curvatures have both signs, a Newton step may pass the mode that is nearest to the start.
+    """
+    from scipy.optimize import minimize  # noqa: PLC0415
+
+    def depth(position: np.ndarray) -> tuple[float, np.ndarray]:
+        there = density.at(position, hessian=False)
+        total, lost = there.total, np.zeros(position.size)
+        return (-total.value, -total.gradient) if there.is_finite else (np.inf, lost)
+
+    options = {"maxiter": MAX_STEPS}
+    with np.errstate(all="ignore"):
+        end = minimize(depth, start, jac=True, method="L-BFGS-B", options=options)
+    if not -end.fun > mode.total.value + RIVAL:
+        return mode
+    try:
+        rival = _Path(density, tolerance).climb_from(end.x)
+    except ModeError:
+        return mode
+    return max(mode, rival, key=lambda point: point.total.value)
 
 
 def first_found[Found](
@@ -79,6 +107,8 @@ class _Path:
     #: First diverging coordinate, and the point where its divergence began.
     run: tuple[int, Point] | None = None
 
+    #: Whether curvatures had both signs on the way.
+    met_saddle: bool = False
     here: Point = field(init=False)
     quadratic: Quadratic = field(init=False)
 
@@ -134,7 +164,11 @@ class _Path:
         gradient, hessian = self.here.total.gradient, self.here.total.hessian
         if np.isfinite(self.here.total.value) and not np.isfinite(gradient).all():
             raise self._undefined_error(~np.isfinite(gradient))
+        self._approximate(hessian)
+
+    def _approximate(self, hessian: np.ndarray) -> None:
         self.quadratic = quadratic_of(hessian)
+        self.met_saddle |= self.quadratic.complete and not self.quadratic.is_concave
 
     def _require_curvature(self) -> None:
         """Raise ModeError if the Hessian is not finite, before other causes are reported."""
@@ -156,7 +190,7 @@ class _Path:
             if there.is_finite and self._is_better(there, step, length * distance**2):
                 self.here = self._extend_step(there, step) if halvings == 0 else there
                 if self.here.total.has_hessian:
-                    self.quadratic = quadratic_of(self.here.total.hessian)
+                    self._approximate(self.here.total.hessian)
                 elif not self.quadratic.complete:
                     self._look_around(self.here.position)
                 return True

@@ -57,6 +57,24 @@ def test_a_saddle_is_left_for_a_mode():
     assert mode.total.hessian[0, 0] == pytest.approx(-8.0, rel=1e-3)
 
 
+def three_modes(theta):
+    """Heights of 10, 0 and 5 at 0, 12 and −15, of which the last is the widest."""
+    z, width = (theta - [0.0, 12.0, -15.0]) / [1.0, 1.0, 3.0], np.array([1.0, 1.0, 3.0])
+    logs = np.array([10.0, 0.0, 5.0]) - 0.5 * z**2
+    value = np.logaddexp.reduce(logs)
+    shares, slopes = np.exp(logs - value), -z / width
+    slope = shares @ slopes
+    return value, np.array([slope]), np.array([[shares @ (slopes**2 - width**-2.0) - slope**2]])
+
+
+def test_a_step_over_the_next_mode_is_not_the_last_word():
+    # Near 6.45 the curvature is small and positive: a Newton step from there leads beyond zero.
+    slope, curvature = three_modes(np.array([6.45]))[1:]
+    assert 6.45 + slope[0] / curvature[0, 0] < -5.0
+    mode, _ = searched(three_modes, [6.45])
+    assert mode.position.item() == pytest.approx(0.0, abs=1e-3)
+
+
 def falling(theta):
     """Derivatives that promise a rise which is not there, most of it along b."""
     return -float((theta != 1.0).any()), -(theta - [0.0, 50.0]), -np.eye(2)
