@@ -150,7 +150,8 @@ MIN_WEIGHT = 0.03
 MIN_LOCAL_WEIGHT = 0.1
 #: Smallest and largest value of the random walk's minimum weight: see :func:`walk_floor`.
 WALK_FLOORS = (0.01, 0.2)
-#: Fraction of bold proposals (small |ρ|) that skewness alone, without heavy tails, may reject.
+#: Fraction of bold proposals (small |ρ|) that skewness alone, without heavy tails, may reject, and
+#: of antithetic ones that it may reject beyond that.
 MAX_SKEW_LOSS = 0.05
 LOCAL_RHO = 0.8
 #: Minimum number of tries of a component for an estimate of its efficiency.
@@ -262,8 +263,19 @@ class Mixture(Proposal):
         weights[0] = walk_floor(total, self.rho)
         local = [1 + k for k, rho in enumerate(self.rho) if rho >= LOCAL_RHO]
         weights[local] = MIN_LOCAL_WEIGHT / max(len(local), 1)
-        weights[int(np.argmax(component_efficiency(total, size)))] += 1.0 - weights.sum()
+        merits = component_efficiency(total, size) * ~_lost_by_skewness(total, self.rho)
+        weights[int(np.argmax(merits))] += 1.0 - weights.sum()
         return weights
+
+
+def _lost_by_skewness(total: np.ndarray, rho: tuple[float, ...]) -> np.ndarray:
+    """Whether a component is antithetic, and accepted less often than an independent one.
+
+    Its means are then those of normal coordinates only, and others have a small ESS.
+    """
+    accepted = total["accept"] / np.maximum(total["tried"], 1.0)
+    bold = accepted[1 + int(np.argmin(np.abs(rho)))]
+    return (np.array([0.0, *rho]) < 0.0) & (accepted < (1.0 - MAX_SKEW_LOSS) * bold)
 
 
 def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:

@@ -158,3 +158,13 @@ def test_antithetic_moves_do_not_win_on_means_alone():
     table["jump"][1] = 2.0 * 3 * 200.0 * 1.9
     table["square_jump"][1] = 0.01 * 200.0
     assert mixture.component_efficiency(table, 3).argmax() == 2
+
+
+@pytest.mark.parametrize(("accept", "chosen"), [(0.5, 1), (0.48, 1), (0.4, 2)])
+def test_antithetic_moves_are_for_posteriors_that_accept_them_as_often(accept, chosen):
+    """Else some coordinate is not normal, and theirs would be the smallest ESS."""
+    proposal = Mixture()
+    table = tallies(proposal, best=1)
+    table["accept"][1] = accept * table["tried"][1]
+    table["jump"][2] *= 2.0
+    assert adapted(proposal, table).weights.argmax() == chosen
