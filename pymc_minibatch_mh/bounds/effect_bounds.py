@@ -25,13 +25,12 @@ from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.posterior import Reference, whitened_norm
+from pymc_minibatch_mh.reference.effect_nodes import EffectMoments, standard_nodes
 from pymc_minibatch_mh.reference.full_data import CHUNK, on_all_cores
 from pymc_minibatch_mh.reference.node_rule import (
     GROUPS_IN_TASK,
-    EffectMoments,
     GroupTarget,
     placed_at,
-    standard_nodes,
     values_at_nodes,
 )
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction

@@ -21,7 +21,8 @@ import numpy as np
 from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.bounds.over_nodes import NodeBoundsPass
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.reference.node_rule import EffectMoments, GroupTarget
+from pymc_minibatch_mh.reference.effect_nodes import EffectMoments
+from pymc_minibatch_mh.reference.node_rule import GroupTarget
 
 #: Positions along a scale: range in its standard deviations, number of them, and of places between
 #: them; maximum number of groups that are evaluated there.

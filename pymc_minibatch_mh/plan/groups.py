@@ -34,15 +34,13 @@ from pymc_minibatch_mh.plan.group_forecast import (
     share_along_scale,
 )
 from pymc_minibatch_mh.plan.plan import EffectMoves, Requirements
+from pymc_minibatch_mh.reference.effect_nodes import EffectMoments, first_moments, first_nodes
 from pymc_minibatch_mh.reference.node_rule import (
-    EffectMoments,
     GroupTarget,
     NarrowEffectsError,
     NodeChoice,
     effect_moments,
     exact_values,
-    first_moments,
-    first_nodes,
     placed_at,
     with_placed_nodes,
 )

@@ -1,10 +1,7 @@
 """Nodes of groups: placed where the integrand of each group is, then frozen.
 
-With nodes z = m + C x, x the products of Gauss-Hermite nodes of N(0, 1), m the mean and C C' the
-covariance of a group's q effects at the mode, the weights are w √(2π)^q |C| exp(|x|²/2) times the
-density of z. The nodes stay where they are: the sum is the same function everywhere. Many nodes for
-Student's t, whose tails no polynomial fits, are equally spaced in u of x = a sinh(u); ends have its
-tails.
+Effects' moments at the mode place them: effect_nodes.py. The nodes stay where they are: the sum is
+the same function everywhere.
 """
 
 from collections.abc import Callable
@@ -12,43 +9,45 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
-from scipy.special import logsumexp, stdtr
+from scipy.special import logsumexp
 
 from pymc_minibatch_mh.compiled.group_rows import GroupRows, Nodes
 from pymc_minibatch_mh.compiled.integrated_model import IntegratedModel
 from pymc_minibatch_mh.reference.density import quadratic_of
+from pymc_minibatch_mh.reference.effect_nodes import (
+    FIRST_COUNT,
+    EffectMoments,
+    first_moments,
+    product_nodes,
+)
 from pymc_minibatch_mh.reference.full_data import Derivatives, on_all_cores
 from pymc_minibatch_mh.reference.mode import LOOSE_TOLERANCE, whitening_factors
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 from pymc_minibatch_mh.structure.scales import find_scales
-from pymc_minibatch_mh.structure.small_groups import EffectLaw, SmallGroups
+from pymc_minibatch_mh.structure.small_groups import MOST_LARGE, EffectLaw
 
-#: By the number q of effects, numbers of nodes in each direction: those that are tried, the number
-#: before they are chosen, and the number for exact integrals.
+#: By the number q of effects, numbers of nodes in each direction: those that are tried, and the
+#: number for exact integrals.
 COUNTS = {1: (7, 9, 11, 13, 15, 21, 31, 41, 61, 81), 2: (5, 6, 7, 8, 9, 10, 11, 13, 15)}
-FIRST_COUNT, EXACT_COUNT = {1: 15, 2: 9}, {1: 81, 2: 17}
-#: Number of nodes from which those of Student's t are stretched: a of x = a sinh(u), and the range
-#: of u over the root of their number, for the smallest errors by 31 to 41 nodes.
-STRETCHED, WIDENED, REACH = 31, 1.4, 0.55
+EXACT_COUNT = {1: 81, 2: 17}
 #: Maximum sd over the posterior of the error of the log-likelihood, by q, and the sd beyond which
 #: there are no nodes; number of positions for it; number of groups that propose a number; maximum
 #: number that decide.
 MAX_ERROR, MAX_LAST_ERROR, ERROR_POINTS = {1: 1e-6, 2: 1e-3}, 0.01, 5
-#: Share of the last error without the groups whose effects become parameters.
+#: Share of the last error without the groups whose effects become parameters; its inverse is the
+#: multiple of the last error, of all groups, by which some are too narrow.
 ENOUGH = 0.1
 SOME_GROUPS, ERROR_GROUPS = 1_000, 5_000
-#: Maximum number of groups in the first search for the mode.
-SEARCH_GROUPS = 2_000
+#: Maximum number of groups in the first search for the mode; of these, of a first look at errors;
+#: number of groups there, and multiple of their mean number, that are not there by chance.
+SEARCH_GROUPS, FIRST_GROUPS, SURELY = 2_000, 400, 3.0
 #: Maximum number of Newton steps, each at nodes placed anew, and of halvings of a step.
 MAX_STEPS, MAX_HALVINGS = 30, 10
 #: Maximum number of placements at a position; minimum ratio of standard deviations in a placement,
 #: about the distance of nodes; their ratio if the integrand lies beyond the nodes; change of them
 #: that ends the placements.
 PLACEMENTS, MIN_SHRINKAGE, GROWTH, SETTLED = 12, 0.3, 2.0, 0.02
-#: Minimum movement of an effect over the posterior, in its own sd, for which equally spaced nodes
-#: cover it; their reach in movements and in sd; number of groups that move most and all decide.
-MIN_MOVEMENT, MOVEMENTS, WIDTHS, MOVING_GROUPS = 0.5, 5.0, 5.0, 200
 #: Share of the weight at an end beyond which an integrand lies outside of the nodes.
 AT_END = 0.5
 #: Total share of nodes that are left out, in all groups together, relative to the maximum error.
@@ -120,101 +119,6 @@ class GroupTarget(Target):
         other = GroupTarget(compiled, order, inverse_temperature, covariance=covariance)
         other.source.others[:] = self.source.others
         return other
-
-
-def _is_stretched(law: EffectLaw, count: int) -> bool:
-    return law.name == "t" and count >= STRETCHED
-
-
-def standard_nodes(law: EffectLaw, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes x, and logarithms of their weights in integrals over x."""
-    if _is_stretched(law, count):
-        end = REACH * np.sqrt(count)
-        u, step = np.linspace(-end, end, count, retstep=True)
-        return WIDENED * np.sinh(u), np.log(WIDENED * step * np.cosh(u))
-    x, weights = hermegauss(count)
-    return x, np.log(weights) + 0.5 * x**2
-
-
-def _product_nodes(law: EffectLaw, count: int, q: int) -> tuple[np.ndarray, np.ndarray]:
-    """Products of nodes in q dimensions, shape (q, count^q), and logarithms of their weights."""
-    x, log_weights = standard_nodes(law, count)
-    lines = np.array(np.meshgrid(*[x] * q, indexing="ij"))
-    logs = np.sum(np.meshgrid(*[log_weights] * q, indexing="ij"), axis=0)
-    return lines.reshape(q, -1), logs.ravel()
-
-
-class EffectMoments(NamedTuple):
-    """Means of effects, shape (groups, q), and factors of their covariances, (groups, q, q)."""
-
-    mean: np.ndarray
-    factor: np.ndarray
-
-    def nodes(self, law: EffectLaw, count: int) -> Nodes:
-        """Nodes for these moments, `count` of them in each direction."""
-        x, log_weights = _product_nodes(law, count, self.mean.shape[1])
-        z = self.mean[:, :, None] + self.factor @ x
-        log_sizes = np.linalg.slogdet(self.factor)[1][:, None]
-        log_weights = log_weights + log_sizes + law.log_density(z).sum(axis=1)
-        if _is_stretched(law, count):
-            tails = stdtr(law.shape, z[:, 0, [0, -1]] * [1.0, -1.0])
-            ends = log_weights[:, [0, -1]] - np.log(2.0)
-            log_weights[:, [0, -1]] = np.logaddexp(ends, np.log(tails))
-        return Nodes(z, log_weights)
-
-    def moves_much(self, movements: np.ndarray) -> np.ndarray:
-        """Whether effects move further over the posterior than nodes around one position allow."""
-        return movements > MIN_MOVEMENT * self.factor[:, 0, 0]
-
-    def moving_most(self, movements: np.ndarray) -> np.ndarray:
-        """Numbers of the groups whose effects move most, in their own standard deviations."""
-        return np.argsort(-movements / self.factor[:, 0, 0])[:MOVING_GROUPS]
-
-    def wide_nodes(self, law: EffectLaw, count: int, movements: np.ndarray) -> Nodes:
-        """Nodes where an effect that moves much is at all likely positions.
-
-        Frozen nodes around one position miss a narrow effect at others. The trapezoidal rule has
-        exponentially small errors wherever the effect is between its ends.
-        """
-        nodes, wide = self.nodes(law, count), self.moves_much(movements)
-        if not wide.any():
-            return nodes
-        step = self._steps(count, movements)[wide]
-        z = self.mean[wide] + step * (np.arange(count) - 0.5 * (count - 1))
-        nodes.z[wide, 0], nodes.log_weights[wide] = z, np.log(step) + law.log_density(z)
-        return nodes
-
-    def _steps(self, count: int, movements: np.ndarray) -> np.ndarray:
-        """Distances between wide nodes, shape (groups, 1)."""
-        reach = MOVEMENTS * movements + WIDTHS * self.factor[:, 0, 0]
-        return 2.0 * reach[:, None] / (count - 1)
-
-    def aliasing(self, count: int, movements: np.ndarray) -> np.ndarray:
-        """Variance of each group's error by wide nodes, for normal effects between their ends."""
-        ratios = self.factor[:, 0, 0] / self._steps(count, movements)[:, 0]
-        errors = 2.0 * np.exp(-((2.0 * np.pi * ratios) ** 2))
-        return np.where(self.moves_much(movements), errors, 0.0)
-
-    def some(self, numbers: np.ndarray | slice) -> "EffectMoments":
-        """Moments of the effects of some groups."""
-        return EffectMoments(self.mean[numbers], self.factor[numbers])
-
-
-def first_moments(groups: SmallGroups, n_groups: int | None = None) -> EffectMoments:
-    """Moments of effects by their prior, by default of all observations.
-
-    Rows of large groups depend on no effect that is integrated out: theirs keep the prior.
-    """
-    q = len(groups.effects)
-    n = groups.n_observations if n_groups is None else n_groups
-    return EffectMoments(np.zeros((n, q)), np.tile(np.eye(q), (n, 1, 1)))
-
-
-def first_nodes(groups: SmallGroups) -> Nodes:
-    """Nodes before anything is known about the groups' effects."""
-    z, log_weights = first_moments(groups, 1).nodes(groups.law, FIRST_COUNT[len(groups.effects)])
-    n_groups = groups.n_observations
-    return Nodes(np.tile(z, (n_groups, 1, 1)), np.tile(log_weights, (n_groups, 1)))
 
 
 def values_at_nodes(
@@ -329,7 +233,7 @@ def _widened(
     floors = before.factor @ turns * np.maximum(ratios, MIN_SHRINKAGE)[:, None]
     narrow = (ratios < MIN_SHRINKAGE).any(axis=1)[:, None, None]
     factor = np.where(narrow, _factor_of(floors @ floors.swapaxes(1, 2)), moments.factor)
-    x, _ = _product_nodes(law, round(shares.shape[1] ** (1.0 / q)), q)
+    x, _ = product_nodes(law, round(shares.shape[1] ** (1.0 / q)), q)
     ends = np.concatenate([x == x.min(), x == x.max()])
     at_end = (shares @ ends.T > AT_END).any(axis=1)[:, None, None]
     return EffectMoments(moments.mean, np.where(at_end, GROWTH * before.factor, factor))
@@ -351,6 +255,7 @@ def with_placed_nodes(
     position = few.mode(position, rng, LOOSE_TOLERANCE).position
     position, few, moments, precision = _climb(few, position, moments)
     if few.source.n_rows < target.source.n_rows:
+        _require_fit(target, few, position, moments, precision)
         position, target, moments, precision = _climb(target, position, first_moments(groups))
     else:
         target = target.at_nodes(few.group_rows.nodes)
@@ -360,6 +265,39 @@ def with_placed_nodes(
     errors = _NodeErrors(target, moments, points, movements)
     nodes, choice = _choose_nodes(target, moments, errors, movements)
     return target.at_nodes(nodes), position, choice
+
+
+def _require_fit(
+    target: GroupTarget,
+    few: GroupTarget,
+    position: np.ndarray,
+    moments: EffectMoments,
+    precision: np.ndarray,
+) -> None:
+    """NotSeparableError if more of few groups are too narrow for nodes than may be parameters."""
+    some, rng = few.spread(FIRST_GROUPS), np.random.default_rng(few.source.n_rows)
+    sample, effects, law = few.of_groups(some), moments.some(some), few.compiled.layout.groups.law
+    factor = _factor_at(few, position, precision, rng)
+    points = _ErrorPoints.near(position, factor, few, rng)
+    movements = _movements(few, moments, position, factor)[some]
+    errors = _NodeErrors(sample, effects, points, movements)
+    count, ratio = COUNTS[effects.mean.shape[1]][-1], target.source.n_rows / some.size
+    nodes, aliasing = effects.wide_nodes(law, count, movements), effects.aliasing(count, movements)
+    worst = errors.worst(nodes, aliasing, MAX_LAST_ERROR / max(1.0, ENOUGH * ratio))
+    # As many as would be there by chance, if no more of all groups were too narrow.
+    if worst.size > SURELY + SURELY * MOST_LARGE / ratio:
+        choice = NodeChoice(nodes.log_weights.shape[1], ratio * errors.sd(nodes))
+        group = int(target.spread(SEARCH_GROUPS)[some[worst[0]]])
+        raise NotSeparableError(_reason_of(target, choice, group))
+
+
+def _reason_of(target: GroupTarget, choice: NodeChoice, group: int) -> str:
+    """Why no nodes are enough, with the group whose effects they miss most."""
+    return (
+        f"{target.compiled.layout.groups.name!r} has effects that are too narrow or too wide for "
+        f"{choice.n_nodes} nodes, most of all in group {group}: their log-likelihood has an "
+        f"error of {choice.error:.2g}. blocks=True accepts effects one at a time"
+    )
 
 
 def _factor_at(
@@ -498,7 +436,7 @@ def _choose_nodes(
     target: GroupTarget, moments: EffectMoments, errors: _NodeErrors, movements: np.ndarray
 ) -> tuple[Nodes, NodeChoice]:
     """Fewest nodes whose error is small enough: some groups propose a number, more decide."""
-    rows, law = target.group_rows, target.compiled.layout.groups.law
+    law = target.compiled.layout.groups.law
     every, q = max(1, errors.numbers.size // SOME_GROUPS), moments.mean.shape[1]
     rules = ((n, errors.moments.wide_nodes(law, n, errors.movements)) for n in COUNTS[q])
     good = (n for n, nodes in rules if errors.sd(nodes, every) < MAX_ERROR[q])
@@ -514,12 +452,7 @@ def _choose_nodes(
     if choice.error < MAX_LAST_ERROR:
         return nodes, choice
     worst = errors.worst(*at_errors, ENOUGH * MAX_LAST_ERROR)
-    raise NarrowEffectsError(
-        f"{rows.layout.groups.name!r} has effects that are too narrow or too wide for "
-        f"{choice.n_nodes} nodes, most of all in group {worst[0]}: their log-likelihood has an "
-        f"error of {choice.error:.2g}. blocks=True accepts effects one at a time",
-        worst,
-    )
+    raise NarrowEffectsError(_reason_of(target, choice, int(worst[0])), worst)
 
 
 def _worst(

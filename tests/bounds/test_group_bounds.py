@@ -26,12 +26,8 @@ from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.moves import ENDS
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.reference.node_rule import (
-    GroupTarget,
-    effect_moments,
-    first_moments,
-    placed_at,
-)
+from pymc_minibatch_mh.reference.effect_nodes import first_moments
+from pymc_minibatch_mh.reference.node_rule import GroupTarget, effect_moments, placed_at
 
 N, G = 240, 60
 #: Size of regions as a share of the posterior's, their tables that are tried, and the least ratio.

@@ -9,12 +9,8 @@ from pymc_minibatch_mh.compiled.group_rows import GroupLayout
 from pymc_minibatch_mh.compiled.integrated_model import IntegratedModel
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import Factorization, factorize
-from pymc_minibatch_mh.reference.node_rule import (
-    EffectMoments,
-    GroupTarget,
-    effect_moments,
-    first_nodes,
-)
+from pymc_minibatch_mh.reference.effect_nodes import EffectMoments, first_nodes
+from pymc_minibatch_mh.reference.node_rule import GroupTarget, effect_moments
 from pymc_minibatch_mh.reparametrize.integrated import without_effects
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.structure.small_groups import SmallGroups, find_small_groups

@@ -12,14 +12,8 @@ from helpers.group_families import FAMILIES, made
 from helpers.small_groups import moments_of, read, target_of
 from helpers.small_groups import placed_at as placed_well
 from pymc_minibatch_mh.reference import node_rule
-from pymc_minibatch_mh.reference.node_rule import (
-    EffectMoments,
-    GroupTarget,
-    effect_moments,
-    first_moments,
-    first_nodes,
-    with_placed_nodes,
-)
+from pymc_minibatch_mh.reference.effect_nodes import EffectMoments, first_moments, first_nodes
+from pymc_minibatch_mh.reference.node_rule import GroupTarget, effect_moments, with_placed_nodes
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 from pymc_minibatch_mh.structure.small_groups import EffectLaw
@@ -228,6 +222,24 @@ def test_effects_that_are_too_narrow_are_refused():
     """Counts of 10,000 tell an effect much better than its scale is known."""
     with pytest.raises(NotSeparableError, match="'a' has effects that are too narrow or too wide"):
         chosen(intercepts("poisson", 180, 60, level=9.0))
+
+
+@pytest.mark.parametrize(("surely", "level"), [(0.1, 9.0), (3.0, 9.0), (0.1, 1.0)])
+def test_many_narrow_effects_are_refused_before_all_groups_are_evaluated(
+    surely, level, monkeypatch
+):
+    """If some groups show more of them than may be parameters."""
+    for name, value in {"SEARCH_GROUPS": 50, "FIRST_GROUPS": 40, "SURELY": surely}.items():
+        monkeypatch.setattr(node_rule, name, value)
+
+    def choose(*_):
+        raise NotSeparableError("all groups are evaluated")
+
+    monkeypatch.setattr(node_rule, "_choose_nodes", choose)
+    early = surely < 1.0 < level
+    text = "'a' has effects that are too narrow or too wide for 81 nodes" if early else "all groups"
+    with pytest.raises(NotSeparableError, match=text):
+        chosen(intercepts("poisson", 180, 60, level=level))
 
 
 def test_the_group_with_the_narrowest_effect_is_named():

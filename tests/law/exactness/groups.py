@@ -23,7 +23,8 @@ from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.posterior import Posterior, Reference
 from pymc_minibatch_mh.native.run import TOTAL
-from pymc_minibatch_mh.reference.node_rule import EffectMoments, GroupTarget
+from pymc_minibatch_mh.reference.effect_nodes import EffectMoments
+from pymc_minibatch_mh.reference.node_rule import GroupTarget
 
 #: Group of each row: one has three rows, one none. The group with most rows is read always.
 GROUP, HEAVY = np.array([1, 0, 1, 3, 0, 1]), 1
