@@ -28,6 +28,11 @@ from pymc_minibatch_mh.structure.row_function import USE_UNBOUNDED_SAMPLERS, Row
 Index = tuple[int, ...]
 Jet = Mapping[Index, Interval]
 ZERO = Interval.point(0.0)
+#: Advice about operations without a rule.
+ADVICE = {
+    scalar.ArcTan2: "Pass default_transform=circular for an angle, not transform=circular, to "
+    "which PyMC adds the transform of an interval, so that angles beyond 2.88 are impossible. "
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +140,7 @@ class Jets:
     def _without_rule(self, op: ScalarOp) -> BoundsError:
         return BoundsError(
             f"{self._data.function.name!r} goes through {operation_name(op)}, whose derivatives "
-            f"have no known bound. {USE_UNBOUNDED_SAMPLERS}"
+            f"have no known bound. {ADVICE.get(type(op), '')}{USE_UNBOUNDED_SAMPLERS}"
         )
 
     def _of_data(self, expr: Expr) -> Jet:

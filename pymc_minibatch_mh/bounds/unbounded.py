@@ -24,8 +24,8 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Advice about a condition on parameters in the model, such as a change point.
 SMOOTH_STEP = (
-    "Replace a switch(tau > t, a, b) by a smooth step, b + (a - b) * pm.math.sigmoid((tau - t) / "
-    "width). "
+    "Replace a switch(tau > t, a, b) of your own by a smooth step, b + (a - b) * "
+    "pm.math.sigmoid((tau - t) / width); the likelihood of a library needs a step without bounds. "
 )
 #: Explanation of a condition under which the log-density is -inf.
 SUPPORT = (
@@ -57,9 +57,10 @@ def explain_unbounded(
         smooth = _about_condition(function, culprit)
     return BoundsError(
         f"{function.name!r} has no proved bound: in row {row} the derivatives of order {order} of "
-        f"{words_of_operation(culprit)} are unbounded over the trust region, for example at a kink "
-        f"or a singularity. {smooth}Use BarkerMinibatchMH() or PenaltyMH(), which need no "
-        f"bounds,{lower} or pass bounds=Bounds(...)."
+        f"{words_of_operation(culprit)}{_about_unknowns(function, culprit, names)} are unbounded "
+        f"over the trust region, for example at a kink or a singularity. {smooth}Use "
+        f"BarkerMinibatchMH() or PenaltyMH(), which need no bounds,{lower} or pass "
+        "bounds=Bounds(...)."
     )
 
 
@@ -67,19 +68,24 @@ def _overlap_error(
     function: RowFunction, culprit: Apply, lower: str, row: int, names: Sequence[str]
 ) -> BoundsError:
     """Error about the probability between two ends, which may be zero in the region."""
-    numbers = {x.number for x in subexpressions(culprit) if isinstance(x, Argument)}
-    forms = [function.arguments[k] for k in sorted(numbers)]
-    unknowns = dict.fromkeys(names[k] for k in sorted(read_coordinates(forms))) if names else ()
-    listed = join_words(map(repr, unknowns))
-    ends = f", which depend on {listed}," if unknowns else ""
     return BoundsError(
         f"{function.name!r} has no proved bound: in row {row} the logarithm of the probability "
-        f"between two ends{ends} is unbounded over the trust region, because enclosures of the "
-        "cumulative probabilities at both ends overlap there: posterior standard deviations are "
+        f"between two ends{_about_unknowns(function, culprit, names)} is unbounded "
+        "over the trust region, because enclosures of the cumulative probabilities at both ends "
+        "overlap there: posterior standard deviations are "
         "not small beside the distance of the ends. Use fewer of these unknowns with more "
         "observations each, such as ends that groups share, use pm.NUTS(), BarkerMinibatchMH() or "
         f"PenaltyMH(), which need no bounds,{lower} or pass bounds=Bounds(...)."
     )
+
+
+def _about_unknowns(function: RowFunction, culprit: Apply | None, names: Sequence[str]) -> str:
+    """Text about the unknowns on which an operation depends, or ""."""
+    parts = () if culprit is None else subexpressions(culprit)
+    numbers = {x.number for x in parts if isinstance(x, Argument)}
+    forms = [function.arguments[k] for k in sorted(numbers)]
+    unknowns = dict.fromkeys(names[k] for k in sorted(read_coordinates(forms))) if names else ()
+    return f", which depend on {join_words(map(repr, unknowns))}," if unknowns else ""
 
 
 def join_words(words: Iterable[str]) -> str:

@@ -46,7 +46,8 @@ def bounds_of(model, order=2, spread=0.1):
     reference = Reference(
         np.zeros(parts.size), spread * one, one / spread, np.zeros(parts.size), one, order, 1.0
     )
-    return BoundsPass(row_functions(parts), reference, (parts.lower, parts.upper)).tables()
+    ends, names = (parts.lower, parts.upper), parts.coordinate_names
+    return BoundsPass(row_functions(parts), reference, ends, names=names).tables()
 
 
 def toy(logp, rows=40, d=1):
@@ -120,6 +121,7 @@ def test_a_step_that_all_rows_share_is_refused_with_a_smooth_one():
     model = toy(lambda value, b: -pt.sqr(value - pt.switch(b[0] > 0.1, 0.5, b[1])), d=2)
     with pytest.raises(BoundsError, match=r"condition.*smooth step.*sigmoid.*PenaltyMH") as step:
         bounds_of(model)
+    assert "a condition on the parameters, which depend on 'b[0]', are unb" in str(step.value)
     # No order of control variates bounds a jump.
     assert "taylor_order" not in str(step.value)
     with pytest.raises(BoundsError) as kink:

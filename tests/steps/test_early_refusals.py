@@ -89,6 +89,12 @@ def without_a_rule_in_the_rows_of_others():
     pm.CustomDist("y", logp, logp=lambda _, given: given, observed=y)
 
 
+@case("TunaMH", BoundsError, "Pass default_transform=circular for an angle, not transform=circular")
+def with_two_transforms_of_an_angle():
+    circular = pm.distributions.transforms.circular
+    observe(pt.cos(x - pm.Uniform("a", -np.pi, np.pi, transform=circular)))
+
+
 @case("PoissonMH", BoundsError, "has no range: in row 0 ")
 def without_a_range():
     observe(pm.Normal("a"))
