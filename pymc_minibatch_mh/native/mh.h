@@ -497,9 +497,9 @@ typedef struct mh_transformed { /* the mixture in coordinates that are nearly st
 typedef struct mh_tailed {
     double weight; /* probability of this component */
     int64_t n_directions;
-    const double *directions;        /* whitened, of length 1, (n_directions, d) */
-    mh_mixture mixture;              /* the other components: */
-    const mh_transformed *transformed; /* in these coordinates; NULL for the identity */
+    const double *directions;  /* whitened, of length 1, (n_directions, d) */
+    mh_propose propose_others; /* the other components, with their record */
+    const void *others;
 } mh_tailed;
 
 enum { MH_LAPLACE, MH_IDENTITY, MH_GIVEN_SHAPE };

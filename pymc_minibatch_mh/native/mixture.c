@@ -258,7 +258,5 @@ mh_status mh_propose_tailed(const void *proposal, mh_chain *chain, mh_proposed *
     const mh_tailed *numbers = proposal;
     if (mh_uniform(&chain->generator) < numbers->weight)
         return propose_in_tail(numbers, chain, out);
-    if (numbers->transformed)
-        return mh_propose_transformed(numbers->transformed, chain, out);
-    return mh_propose_mixture(&numbers->mixture, chain, out);
+    return numbers->propose_others(numbers->others, chain, out);
 }

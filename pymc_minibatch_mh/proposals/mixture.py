@@ -32,6 +32,7 @@ from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.checks import check_flag, check_positive, is_number
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.elements import ScaleConditional
+from pymc_minibatch_mh.native.library import LaidOut
 from pymc_minibatch_mh.native.skew_map import SkewMap
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 from pymc_minibatch_mh.proposals.walk import tune_scale
@@ -92,8 +93,9 @@ class TailedNumbers(NamedTuple):
     weight: float
     #: Whitened unit vectors, shape (n, d).
     directions: np.ndarray
-    mixture: MixtureNumbers
-    transformed: TransformedNumbers | None
+    #: Function and record of the other components.
+    propose_others: str
+    others: LaidOut
 
     @property
     def n_directions(self) -> int:
@@ -101,9 +103,7 @@ class TailedNumbers(NamedTuple):
         return len(self.directions)
 
 
-def with_tails(
-    record: MixtureNumbers | TransformedNumbers, plan: Any
-) -> MixtureNumbers | TransformedNumbers | TailedNumbers:
+def with_tails(record: Any, plan: Any) -> Any:
     """Record with a component for the heavy tails of a plan; unchanged if there are none."""
     names = plan.target.factorization.coordinate_names
     heavy = [names.index(name) for name in plan.heavy_tails]
@@ -114,9 +114,7 @@ def with_tails(
     directions[:, : reference.first] = 0.0
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     weight = TAIL_WEIGHT * len(heavy) * min(ROWS_OF_TAILS / plan.n_rows, 1.0)
-    if isinstance(record, MixtureNumbers):
-        return TailedNumbers(weight, directions, record, None)
-    return TailedNumbers(weight, directions, record.mixture, record)
+    return TailedNumbers(weight, directions, record.propose, LaidOut(record.LAYOUT, record))
 
 
 def with_lower_bounded(record: MixtureNumbers, plan: Any) -> MixtureNumbers | LowerBoundedNumbers:
@@ -231,10 +229,9 @@ class Mixture(Proposal):
     def linked(self, record: MixtureNumbers, plan: Any) -> Any:
         """Record for compiled updates, extended for lower-bounded coordinates or scales."""
         tables, skewed = self._transformations(plan)
-        transformed = tables is not None or skewed is not None
-        if plan.target.factorization.boundary and not transformed:
-            return with_lower_bounded(record, plan)
-        numbers = TransformedNumbers(record, tables, skewed) if transformed else record
+        numbers: Any = TransformedNumbers(record, tables, skewed)
+        if tables is None and skewed is None:
+            numbers = with_lower_bounded(record, plan)
         return with_tails(numbers, plan) if self.walk_weight > 0.0 else numbers
 
     def _transformations(self, plan: Any) -> tuple[ScaleConditional | None, SkewMap | None]:

@@ -201,10 +201,11 @@ def warn_of_tails(name: str, program: SamplerSpec) -> None:
     worst = sorted(heavy, key=lambda name: heavy[name])[:MAX_NAMED]
     others = len(heavy) - len(worst)
     _log.warning(
-        "%s: the posterior of %s%s has a tail that proposals lack: %.0f %% of the efficiency is "
-        "left along %r. Draws are as valid as before, but chains visit the tail rarely and stay "
-        "long, so the ESS of a short run is too large. Sample several long chains and compare "
-        "them, use a prior that excludes the tail, or use pm.NUTS().",
+        "%s: the posterior of %s%s has a tail that normal proposals lack: %.0f %% of their "
+        "efficiency is left along %r. Draws are as valid as before. Some proposals of Mixture(), "
+        "the default, go along up to four such tails: stays there end, but the ESS is small. By "
+        "other proposals, the ESS of a short run is too large. Sample several long chains and "
+        "compare them, use a prior that excludes the tail, or use pm.NUTS().",
         name,
         " and ".join(map(repr, worst)),
         f" and {others} others" if others else "",
@@ -218,7 +219,8 @@ def warn_of_tails(name: str, program: SamplerSpec) -> None:
 LONG_STAY, LONGER = 50, 5.0
 _OF_STAYS = (
     "Posteriors with such tails need several long chains, a prior that excludes the tail, or "
-    "pm.NUTS(): the ESS of a short run is too large."
+    "pm.NUTS(): the ESS of a short run is too large. Mixture(), the default proposal, shortens "
+    "stays along up to four tails that are named before sampling."
 )
 
 

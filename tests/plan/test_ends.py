@@ -24,7 +24,12 @@ from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.plan.parametrization import choose_parametrization
 from pymc_minibatch_mh.proposals import mixture
-from pymc_minibatch_mh.proposals.mixture import TAIL_WEIGHT, MixtureNumbers
+from pymc_minibatch_mh.proposals.mixture import (
+    TAIL_WEIGHT,
+    LowerBoundedNumbers,
+    MixtureNumbers,
+    TailedNumbers,
+)
 from pymc_minibatch_mh.reference.tails import REACH, STAY, Tails, heavy_tails
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, variables_with_ends
@@ -138,11 +143,16 @@ def test_infinite_slopes_of_either_sign_are_outside_of_the_support():
     assert steep.density_at(np.array([800.0])).value == -np.inf
 
 
-def test_the_lower_tail_of_a_background_is_visited():
+@pytest.mark.parametrize("heavy", [{}, {"u_log__": 0.1}], ids=["truncated", "with a tail"])
+def test_the_lower_tail_of_a_background_is_visited(heavy, monkeypatch):
     """Its .005 quantile, on which draws in logarithms disagree by a factor of two."""
+    monkeypatch.setattr(mixture, "TAIL_WEIGHT", 0.3)
     model = known_rates()
     with model:
         step = TunaMH()
+    step.plan.__dict__["heavy_tails"] = heavy
+    proposal = Mixture().linked(Mixture().record(1), step.plan)
+    assert isinstance(proposal, TailedNumbers if heavy else LowerBoundedNumbers)
     trace = sample(step, 20_000, tune=500, chains=1, random_seed=4, quiet=True)
     grid = np.linspace(1e-7, 0.25, 20_001)
     logs = log_posterior(grid)
@@ -186,7 +196,7 @@ def test_a_tail_without_a_better_coordinate_is_named_before_sampling(caplog):
     with separated(pm.Cauchy):
         step = TunaMH()
     assert list(step.plan.heavy_tails) == ["b"]
-    (line,) = [x.getMessage() for x in caplog.records if "tail that proposals lack" in x.message]
+    (line,) = [x.getMessage() for x in caplog.records if "normal proposals lack" in x.message]
     assert "'b'" in line
     assert "pm.NUTS()" in line
 
@@ -226,7 +236,7 @@ def test_posteriors_with_the_tails_of_proposals_cause_no_warning(caplog):
     assert step.plan.heavy_tails == {}
     with known_rates():
         assert TunaMH().plan.heavy_tails == {}
-    assert not [x for x in caplog.records if "tail that proposals lack" in x.message]
+    assert not [x for x in caplog.records if "normal proposals lack" in x.message]
 
 
 def test_a_long_stay_is_found():

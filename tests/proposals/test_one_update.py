@@ -10,6 +10,7 @@ from law.statistical.budget import FAR, LEVEL
 from proposals.proposing import CENTRE, FACTOR, gaussian, proposed, proposed_for
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.native.library import LaidOut
 from pymc_minibatch_mh.proposals import mixture
 from pymc_minibatch_mh.proposals.mixture import MixtureNumbers, TailedNumbers
 
@@ -61,7 +62,7 @@ def test_one_update_leaves_the_posterior_as_it_is(define, monkeypatch):
 
 def tailed(weight=1.0, size=3, heavy=(1, 2)):
     directions = FACTOR[list(heavy), :size] / np.linalg.norm(FACTOR[list(heavy)], axis=1)[:, None]
-    return TailedNumbers(weight, directions, WALK, None)
+    return TailedNumbers(weight, directions, WALK.propose, LaidOut(WALK.LAYOUT, WALK))
 
 
 def log_density(position, direction):
