@@ -9,6 +9,7 @@ docs.tools.models_page`` writes the table.
 """
 
 import json
+import logging
 import os
 import resource
 import subprocess
@@ -42,15 +43,20 @@ def say(**figures):
 
 
 def prepared(model, name):
-    """Return a step of a model, None if it is refused; say what that took."""
-    began = time.process_time()
+    """Return a step of a model, None if it is refused; say what that took, and its warnings."""
+    began, warned = time.process_time(), []
     say(step=name)
+    tells = logging.Handler(logging.WARNING)
+    tells.emit = lambda record: warned.append(record.getMessage())
+    logging.getLogger("pymc").addHandler(tells)
     try:
         step = STEPS[name](model=model)
     except MinibatchError as error:
         say(refused=[time.process_time() - began, str(error)])
         return None
-    say(setup_seconds=time.process_time() - began)
+    finally:
+        logging.getLogger("pymc").removeHandler(tells)
+    say(setup_seconds=time.process_time() - began, **({"told": warned} if warned else {}))
     return step
 
 

@@ -60,7 +60,11 @@ def outcome(result):
         seconds, message = result["refused"]
         return f"refused in {seconds:.1f} s: {message}"
     if "ended" in result:
-        return f"not done after {result['ended']} s"
+        told = " ".join(result.get("told", []))
+        built = (
+            f"; said in {result['setup_seconds']:.1f} s, when it was built: {told}" if told else ""
+        )
+        return f"not done after {result['ended']} s{built}"
     draws = f"{result['ess']:,.0f} effective draws, R-hat {result['rhat']:.3f}"
     return f"{share(result)} rows per update, {draws}"
 
@@ -72,7 +76,7 @@ def others(results):
         for name, result in results.items()
         for step in ("TunaMH", "PenaltyMH")
         for figures in [result.get(step, result if step == result["step"] else {})]
-        if step in result or "refused" in figures
+        if step in result or {"refused", "ended"} & figures.keys()
     ]
     return "\n" + "".join(lines) if lines else ""
 

@@ -1,6 +1,7 @@
 """The models that people asked about: their results are stored, and the page shows these."""
 
 import json
+import logging
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ SAMPLED = {
 
 
 def test_the_page_shows_the_results():
-    assert [name for name in MODELS if name in STORED] == list(STORED)
+    assert list(STORED) == list(MODELS)
     assert filled(PAGE_NOW, STORED) == PAGE_NOW
     name = next(iter(STORED))
     assert filled(PAGE_NOW, STORED | {name: SAMPLED}) != PAGE_NOW
@@ -35,6 +36,21 @@ def test_a_parameter_outside_of_its_draws_is_told():
     draws = xr.Dataset({"a": (("chain", "draw", "k"), np.zeros((2, 10, 2)))}, {"k": [0, 1]})
     assert public_reports.outside(draws, {"a": (0.0, 0.0)}) == {}
     assert list(public_reports.outside(draws, {"a": (0.0, 0.1)})) == ["a"]
+
+
+@pytest.mark.parametrize("words", [[], ["Many rows.", "Wide bounds."]])
+def test_warnings_of_a_step_are_recorded(words, monkeypatch, capsys):
+    def step(model):
+        for each in words:
+            logging.getLogger("pymc").warning(each)
+
+    monkeypatch.setitem(public_reports.STEPS, "TunaMH", step)
+    public_reports.prepared(None, "TunaMH")
+    logging.getLogger("pymc").warning("Later.")
+    result = {}
+    for printed in capsys.readouterr().out.splitlines():
+        result |= json.loads(printed)
+    assert result.get("told", []) == words
 
 
 def test_a_process_beyond_its_limit_is_ended_and_told():
@@ -59,6 +75,11 @@ def test_lines_say_what_became_of_a_model():
     ]
     told = others({"quantile": penalty | {"TunaMH": ended}})
     assert told.splitlines()[1:] == ["- `quantile`, by `TunaMH`: not done after 150 s"]
+    warned = ended | {"setup_seconds": 4.0, "told": ["Many rows."]}
+    assert others({"quantile": warned}).splitlines()[1:] == [
+        "- `quantile`, by `TunaMH`: not done after 150 s; said in 4.0 s, when it was built: Many "
+        "rows."
+    ]
 
 
 def test_a_model_is_sampled_by_the_second_step_if_the_first_does_not_serve_it(monkeypatch):
