@@ -68,7 +68,11 @@ KINDS = {
     ),
     "groups": Kind(
         "group_references.json",
-        {"few groups": small_groups.few_groups, "correlated": small_groups.correlated},
+        {
+            "few groups": small_groups.few_groups,
+            "correlated": small_groups.correlated,
+            "two parameters": small_groups.two_parameters,
+        },
         small_groups.coordinates, 2, 4_000, 20_260_401, 2_000, 1.01, accept=0.9, diverging=1e-3,
     ),
 }  # fmt: skip

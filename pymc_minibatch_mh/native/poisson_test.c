@@ -273,7 +273,7 @@ static mh_status read_rows(poisson_pair *pair, double *product, int64_t *count)
         pair->counts->n_sizes += 1.0;
     }
     if (!(expected + (double)bounds->n_heavy <= mh_smaller(test->max_rate, MOST_RATE)))
-        return read_whole(pair, informs, product, count);
+        return read_whole(pair, informs && pair->size > 0.0, product, count);
     if (bounds->copy.n_lines > 0) {
         const double raised = factor_of_ceilings(pair) / (by_groups(pair) ? 1.0 : pair->m);
         MH_TRY(mh_ends_of_move(&bounds->copy, &pair->chain->move, posterior->reference.order,

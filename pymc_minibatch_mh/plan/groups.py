@@ -45,7 +45,8 @@ from pymc_minibatch_mh.reference.node_rule import (
     with_placed_nodes,
 )
 from pymc_minibatch_mh.reference.target import Target
-from pymc_minibatch_mh.reparametrize.integrated import without_effects
+from pymc_minibatch_mh.reparametrize.integrated import with_loadings, without_effects
+from pymc_minibatch_mh.structure.loadings import loadings_of
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 from pymc_minibatch_mh.structure.small_groups import SmallGroups, find_small_groups
 
@@ -57,6 +58,9 @@ MAX_ROWS_IN_GROUP, MAX_OTHERS = 200.0, 60
 #: Minimum standard deviation of a scale, relative to it, at which its square may be the coordinate;
 #: effective draws of an update below which a coordinate is not chosen if the other one has more.
 UNCERTAIN, MIN_SHARE = 0.05, 0.1
+#: Relative standard deviation of a factor of effects from which its logarithm is the coordinate:
+#: the posterior is skewed, and bounds are too wide to save much.
+UNCERTAIN_FACTOR = 0.07
 #: Factor by which both forecasts together may be wrong: in doubt, effects are integrated out,
 #: as their stored draws are then independent.
 ERROR_OF_FORECASTS = 10.0
@@ -121,7 +125,7 @@ class GroupsPlan(DensePlan):
         groups = find_small_groups(
             model, target.factorization, functions_of(target), target.elements
         )
-        groups = replace(groups, small=stored["small"])
+        groups = replace(groups, small=stored["small"], in_logs=bool(stored["in_logs"]))
         nodes = Nodes(stored["nodes"], stored["log_weights"])
         marginal = _group_target(target, groups, nodes, stored["roots"].tolist())
         choice = NodeChoice(int(stored["n_nodes"]), float(stored["error"]))
@@ -133,7 +137,8 @@ class GroupsPlan(DensePlan):
         nodes = dict(zip(("nodes", "log_weights"), self.target.group_rows.nodes, strict=True))
         choice = {name: np.array(value) for name, value in self.choice._asdict().items()}
         small = self.groups.small
-        return {**super().stored_arrays(), **nodes, **choice, "roots": roots, "small": small}
+        further = {"roots": roots, "small": small, "in_logs": np.array(self.groups.in_logs)}
+        return {**super().stored_arrays(), **nodes, **choice, **further}
 
     def extended(self, target: Target, start: np.ndarray) -> Self | None:
         """The same plan if no rows were appended; else None, and everything is prepared anew."""
@@ -259,9 +264,9 @@ def integrated_plan(
         _require_small(groups, factorization.size)
     rng = np.random.default_rng(PREPARATION_SEED)
     marginal, near, choice = _at_nodes(target, groups, factorization.unravel(start, {}), rng)
-    groups = marginal.compiled.layout.groups
     reference, _ = marginal.expand(near, rng)
     marginal, reference = _in_best_coordinate(target, marginal, reference, rng)
+    groups = marginal.compiled.layout.groups
     moments = effect_moments(marginal.group_rows, reference.centre)
     needs = _requirements_of_groups(requirements)
     plan = GroupsPlan(marginal, needs, reference, complete=target, choice=choice)
@@ -306,6 +311,9 @@ def _group_target(
     factorization = target.factorization
     reduced = without_effects(factorization, groups, roots)
     functions, options = functions_of(target), target.compiled.compile_kwargs
+    if (loadings := loadings_of(factorization, functions, groups)) is not None:
+        reduced = with_loadings(reduced, loadings, groups.without(factorization.size))
+        functions = loadings.functions
     layout = GroupLayout.from_functions(functions, groups, factorization.size, roots)
     marginal = GroupTarget(IntegratedModel(reduced, layout, nodes, options))
     # The prior may depend on variables of other steps.
@@ -318,6 +326,8 @@ def _in_best_coordinate(
 ) -> tuple[GroupTarget, Reference]:
     """Target and reference in a scale or, if it is forecast to be faster, in its square."""
     scales = marginal.compiled.layout.scales
+    if marginal.factorization.boundary and not marginal.compiled.layout.free_scales:
+        return _in_logs_if_uncertain(target, marginal, reference, rng)
     if len(scales) > 1 or not scales[0].root:
         return marginal, reference
     scale, sd = scales[0], float(np.linalg.norm(reference.factor[scales[0].coordinate]))
@@ -331,6 +341,23 @@ def _in_best_coordinate(
     except ModeError:
         return marginal, reference
     return both[_is_better_squared(*both)]
+
+
+def _in_logs_if_uncertain(
+    target: Target, marginal: GroupTarget, reference: Reference, rng: np.random.Generator
+) -> tuple[GroupTarget, Reference]:
+    """Target and reference in the factors of effects, or in their logarithms if some vary much."""
+    layout, ends = marginal.compiled.layout, marginal.factorization.boundary
+    sd = np.linalg.norm(reference.factor[ends], axis=1)
+    if (sd < UNCERTAIN_FACTOR * reference.centre[ends]).all():
+        return marginal, reference
+    point = marginal.factorization.unravel(reference.centre, {})
+    groups = replace(layout.groups, in_logs=True)
+    logs = _group_target(target, groups, marginal.group_rows.nodes, [1] * len(layout.scales))
+    try:
+        return logs, logs.expand(logs.factorization.ravel(point), rng)[0]
+    except ModeError:
+        return marginal, reference
 
 
 def _is_better_squared(

@@ -15,6 +15,7 @@ from pymc_minibatch_mh.model.bijection import Bijection, IndexedValues
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.reparametrize.base import reparametrize_by
+from pymc_minibatch_mh.structure.loadings import Loadings
 from pymc_minibatch_mh.structure.monotone import Monotone
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError, prior_without
 from pymc_minibatch_mh.structure.small_groups import EffectScale, SmallGroups
@@ -50,6 +51,56 @@ class ScaleRoot(Bijection):
     def _undo(self, position: Any) -> tuple[Any, Any]:
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.power.undo(position[self.indices])
+
+
+@dataclass(frozen=True, eq=False)
+class Shifts(Bijection):
+    """Coordinates d = a b instead of b, a the coordinates at `multipliers`, or exp of these."""
+
+    multipliers: np.ndarray
+    in_logs: bool = False
+
+    def renumbered(self, new: np.ndarray) -> "Shifts":
+        """The same bijection where coordinate k of the position has the number new[k]."""
+        return replace(self, indices=new[self.indices], multipliers=new[self.multipliers])
+
+    @property
+    def coordinates(self) -> set[int]:
+        """Coordinates that the bijection changes or depends on."""
+        return {*self.moved_indices, *self.multipliers.tolist()}
+
+    def inverse(self, position: Any) -> list[IndexedValues]:
+        """Values b."""
+        return [(self.indices, position[self.indices] / self._factors(position))]
+
+    def forward(self, values: np.ndarray) -> list[IndexedValues]:
+        """Coordinates d."""
+        return [(self.indices, values[self.indices] * self._factors(values))]
+
+    def log_jacobian(self, position: Any) -> Any:
+        """Log-Jacobian -Σ log a."""
+        loads = position[self.multipliers]
+        log = pt.log if isinstance(position, Variable) else np.log
+        return -(loads if self.in_logs else log(loads)).sum(axis=0)
+
+    def _factors(self, position: Any) -> Any:
+        loads = position[self.multipliers]
+        exp = pt.exp if isinstance(position, Variable) else np.exp
+        return exp(loads) if self.in_logs else loads
+
+
+def with_loadings(reduced: Factorization, loadings: Loadings, new: np.ndarray) -> Factorization:
+    """Posterior in the coordinates of loadings, whose places have the numbers `new`."""
+    exp, maps = (("exp", 0.0),), []
+    logs, (shifts, multipliers) = new[loadings.logs], new[loadings.shifts].T
+    if not loadings.in_logs:
+        name = reduced.name_at(int(logs[0]))
+        positive = ScaleRoot(name, logs, f"exp({name})", Monotone(0, exp))
+        reduced = reparametrize_by(reduced, [positive])
+    if shifts.size:
+        name = reduced.name_at(int(shifts[0]))
+        maps = [Shifts(name, shifts, f"f × {name}", multipliers, loadings.in_logs)]
+    return reparametrize_by(reduced, maps) if maps else reduced
 
 
 def without_effects(

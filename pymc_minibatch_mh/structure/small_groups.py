@@ -110,7 +110,8 @@ class SmallGroups:
 
     `levels` are the rows' levels of the factor by term, none of stored rows, which are sorted by
     level; `counts`, int64, are the levels' numbers of rows, shape (terms, levels). Levels `small`
-    are the groups whose effects are integrated out; effects of the others are parameters.
+    are the groups whose effects are integrated out; effects of the others are parameters. Factors
+    of effects in observations are coordinates `in_logs`, or by themselves.
     """
 
     effects: tuple[GroupEffect, ...]
@@ -119,6 +120,7 @@ class SmallGroups:
     levels: tuple[np.ndarray, ...]
     counts: np.ndarray
     small: np.ndarray
+    in_logs: bool = False
 
     @property
     def n_groups(self) -> int:

@@ -149,6 +149,39 @@ def test_no_remainder_exceeds_its_bound(name, root, region):
     assert found[0] > least
 
 
+@cache
+def of_items():
+    """Return a posterior of items with two parameters, of which persons answer some, likewise."""
+    rng = np.random.default_rng(8)
+    person = np.repeat(np.arange(G), 5)
+    item = np.concatenate([rng.choice(9, 5, replace=False) for _ in range(G)])
+    disc, beta = np.exp(0.3 * rng.standard_normal(9)), rng.standard_normal(9)
+    line = disc[item] * (rng.standard_normal(G)[person] - beta[item])
+    with pm.Model() as model:
+        theta = pm.Normal("theta", 0.0, 1.0, shape=G)
+        beta, disc = pm.Normal("beta", shape=9), pm.LogNormal("disc", 0.0, 0.3, shape=9)
+        answers = (rng.random(line.size) < 1.0 / (1.0 + np.exp(-line))).astype(int)
+        pm.Bernoulli("y", logit_p=disc[item] * (theta[person] - beta[item]), observed=answers)
+    target = target_of(model)
+    mode = target.mode(target.factorization.ravel(model.initial_point()), rng, 0.3).position
+    groups = target.compiled.layout.groups
+    target = placed_at(target, mode, first_moments(groups))[0]
+    moments = effect_moments(target.group_rows, mode)
+    target = target.at_nodes(moments.nodes(groups.law, 11))
+    return target, target.expand(mode, rng)[0]
+
+
+@pytest.mark.parametrize("region", ["10", "100"])
+def test_no_remainder_of_groups_that_read_some_coordinates_exceeds_its_bound(region):
+    """Effects are multiplied by coordinates, of which each group has 10 out of 18."""
+    scale, tried, least = REGIONS[region]
+    smaller, tables = bounded(*of_items(), scale)
+    remainders, rng = Remainders(of_items()[0], smaller, tables), np.random.default_rng(3)
+    found = [remainders.largest(k, rng) for k in tried]
+    assert max(found) <= 1.0
+    assert found[0] > least
+
+
 # ---- Slabs between two values of a scale. ----
 
 

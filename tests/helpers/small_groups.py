@@ -1,5 +1,6 @@
 """Small models whose effects are integrated out, and their posterior."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +12,9 @@ from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import Factorization, factorize
 from pymc_minibatch_mh.reference.effect_nodes import EffectMoments, first_nodes
 from pymc_minibatch_mh.reference.node_rule import GroupTarget, effect_moments
-from pymc_minibatch_mh.reparametrize.integrated import without_effects
+from pymc_minibatch_mh.reparametrize.integrated import with_loadings, without_effects
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
+from pymc_minibatch_mh.structure.loadings import loadings_of
 from pymc_minibatch_mh.structure.small_groups import SmallGroups, find_small_groups
 
 
@@ -42,11 +44,15 @@ def read(model, observed=None):
     return Reading(whole, functions, groups)
 
 
-def target_of(model, root=1):
+def target_of(model, root=1, *, in_logs=False):
     """Return the posterior without the effects, at nodes that know nothing of the data."""
     whole, functions, groups = read(model)
+    groups = replace(groups, in_logs=in_logs)
     roots = [root if scale.is_log else 1 for scale in groups.scales]
     reduced = without_effects(whole, groups, roots)
+    if (loadings := loadings_of(whole, functions, groups)) is not None:
+        reduced = with_loadings(reduced, loadings, groups.without(whole.size))
+        functions = loadings.functions
     layout = GroupLayout.from_functions(functions, groups, whole.size, roots)
     return GroupTarget(IntegratedModel(reduced, layout, first_nodes(groups)))
 

@@ -152,8 +152,35 @@ def correlated(n_groups=150, each=6):
     return model
 
 
+def two_parameters(n_persons=500, n_items=8):
+    """Write a model of items that differ in difficulty and discrimination, answered by all."""
+    rng = np.random.default_rng(63)
+    person, item = np.repeat(np.arange(n_persons), n_items), np.tile(np.arange(n_items), n_persons)
+    beta, disc = rng.standard_normal(n_items), np.exp(0.2 * rng.standard_normal(n_items))
+    y = rng.binomial(1, expit(disc[item] * (rng.standard_normal(n_persons)[person] - beta[item])))
+    with pm.Model() as model:
+        theta = pm.Normal("theta", 0.0, 1.0, shape=n_persons)
+        beta = pm.Normal("beta", 0.0, 1.0, shape=n_items)
+        disc = pm.LogNormal("disc", 0.0, 0.2, shape=n_items)
+        pm.Bernoulli("y", logit_p=disc[item] * (theta[person] - beta[item]), observed=y)
+    return model
+
+
+def _of_items(trace):
+    """Return draws by name: of items, of their products, and of some persons' abilities."""
+    theta, beta, disc = (trace.posterior[name].to_numpy() for name in ("theta", "beta", "disc"))
+    draws = {f"theta[{k}]": theta[..., k] for k in range(0, theta.shape[2], 50)}
+    for k in range(beta.shape[2]):
+        draws |= {f"beta[{k}]": beta[..., k], f"disc[{k}]": disc[..., k]}
+        draws |= {f"product[{k}]": beta[..., k] * disc[..., k]}
+        draws |= {f"theta disc[{k}]": theta[..., 50 * k] * disc[..., k]}
+    return draws
+
+
 def coordinates(trace):
     """Return draws by name: of parameters, and of effects, and their products, of some groups."""
+    if "disc" in trace.posterior:
+        return _of_items(trace)
     if "effect" in trace.posterior:
         mu, sd, corr, effect = (
             trace.posterior[name].to_numpy()

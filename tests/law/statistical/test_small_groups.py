@@ -21,10 +21,12 @@ from law.statistical.small_groups import (
     in_closed_form,
     model_of,
     rows_of,
+    two_parameters,
 )
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.plan import groups
 from pymc_minibatch_mh.plan.groups import GroupsPlan
+from pymc_minibatch_mh.reparametrize.integrated import Shifts
 
 DRAWS, TUNE, SEED, ENOUGH = 3_000, 500, 47, 2_000
 #: Groups of which one is compared. Largest share of updates that may evaluate all groups.
@@ -170,10 +172,22 @@ def two_effects():
     return drawn(model, step, 3_000, TUNE, random_seed=SEED)
 
 
+def of_items():
+    """Sample a model of two parameters for each item: all updates read all of its 500 groups."""
+    step = TunaMH(model=(model := two_parameters()), observed=["y"])
+    maps = step.plan.target.factorization.maps
+    assert [type(one) for one in maps] == [Shifts]
+    return drawn(model, step, 12_000, TUNE, random_seed=SEED)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "draw", "enough"),
-    [("few groups", few_groups, ENOUGH), ("correlated", two_effects, 0.2 * ENOUGH)],
+    [
+        ("few groups", few_groups, ENOUGH),
+        ("correlated", two_effects, 0.2 * ENOUGH),
+        ("two parameters", of_items, ENOUGH),
+    ],
 )
 def test_posterior_is_that_of_nuts(name, draw, enough):
     file = Path(__file__).with_name("group_references.json")
