@@ -57,6 +57,8 @@ TRIALS, TRIAL_GROUPS, FORECAST_GROUPS, FEW_GROUPS = 8, 64, 16, 2.0
 INNER = (0.25, 0.5, 0.75)
 #: Bound that stands for none; maximum share of groups without one, which every update evaluates.
 NO_BOUND, MAX_WITHOUT = 1e30, 0.02
+#: Share of the groups beyond which updates are forecast to evaluate all: bounds would save little.
+MOST_EVALUATED = 0.95
 #: Number of evaluations, rows times nodes, in a task.
 EVALUATIONS_IN_TASK = 65_536
 #: Kinds of suprema of a node: second, third and fourth derivative, and the second upwards.
@@ -105,7 +107,9 @@ class NodeBoundsPass:
     def tables(self) -> Tables:
         """Bounds of all groups; BoundsError if a group has none over the smallest region."""
         report_stage(BOUNDING)
-        cover = self._best_cover(TRIAL_GROUPS)[0]
+        cover, evaluated = self._best_cover(TRIAL_GROUPS)
+        if cover.along is None and evaluated > MOST_EVALUATED * self._rows.layout.n_groups:
+            cover = Cover([self._ball(self._balls_of_mode()[:1])], None)
         headers, intervals, c = self._tables_of(cover, self._tasks())
         usable = _usable(c)
         if not usable.size:
@@ -180,12 +184,14 @@ class NodeBoundsPass:
 
     def _balls(self) -> Iterator[Cover]:
         """Balls about the centre, without and with inner ones."""
-        reference = self._reference
         outer = self._balls_of_mode()
         for inner in (outer[:0], outer[0] * np.array(INNER)):
-            radii = np.concatenate([inner, outer])
-            ball = Region(reference.centre, reference.factor, radii, radii.size, outer)
-            yield Cover([ball], None)
+            yield Cover([self._ball(outer, inner)], None)
+
+    def _ball(self, outer: np.ndarray, inner: np.ndarray | tuple = ()) -> Region:
+        """Balls about the centre that have bounds, and inner ones."""
+        radii = np.concatenate([inner, outer])
+        return Region(self._reference.centre, self._reference.factor, radii, radii.size, outer)
 
     def _narrowed(self, trials: list[tuple[int, int]], scale: ScaleRecord) -> float:
         """Sum of bounds in a ball that is narrow along an entry of the effects' factor."""

@@ -313,7 +313,7 @@ def _group_target(
     functions, options = functions_of(target), target.compiled.compile_kwargs
     if (loadings := loadings_of(factorization, functions, groups)) is not None:
         reduced = with_loadings(reduced, loadings, groups.without(factorization.size))
-        functions = loadings.functions
+        functions = list(loadings.functions)
     layout = GroupLayout.from_functions(functions, groups, factorization.size, roots)
     marginal = GroupTarget(IntegratedModel(reduced, layout, nodes, options))
     # The prior may depend on variables of other steps.
