@@ -210,6 +210,14 @@ def _summands(exprs: ExprGraph, data: Expr) -> dict[tuple[Expr, ...], float]:
     return {others: number}
 
 
+def keep_kinks(exprs: ExprGraph, before: Expr, after: Expr) -> None:
+    """Record the kinks of a root for the same root in other coordinates."""
+    if kinks_of(exprs, before) and is_a(after, scalar.Switch):
+        exprs.kinks[after.inputs[0]] = exprs.kinks[before.inputs[0]]
+        for branches in zip(before.inputs[1:], after.inputs[1:], strict=True):
+            keep_kinks(exprs, *branches)
+
+
 def kinks_of(exprs: ExprGraph, root: Expr) -> list[Expr]:
     """Conditions of the switches between smooth branches at a root."""
     if not (is_a(root, scalar.Switch) and root.inputs[0] in exprs.kinks):

@@ -31,7 +31,7 @@ from pymc_minibatch_mh.expressions.graph import (
     Monomial,
 )
 from pymc_minibatch_mh.expressions.inner_sums import MAX_INPUTS, Composition, composition_of
-from pymc_minibatch_mh.expressions.kinks import with_kinks_outside
+from pymc_minibatch_mh.expressions.kinks import keep_kinks, with_kinks_outside
 from pymc_minibatch_mh.expressions.log_sums import has_log_sums, is_softmax, max_joint_arguments
 from pymc_minibatch_mh.expressions.lower import Leaves, constant_exprs, fill_array, lower_graph
 from pymc_minibatch_mh.expressions.state_sums import StateSums, split_states
@@ -131,7 +131,8 @@ def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
         ) from error
     root = with_kinks_outside(exprs, root)
     for kind in dict.fromkeys(type(one) for one in factorization.maps):
-        root = kind.rewrite_observation(exprs, root)
+        before, root = root, kind.rewrite_observation(exprs, root)
+        keep_kinks(exprs, before, root)
     return LoweredRow(term, exprs, root)
 
 

@@ -5,7 +5,11 @@ import pymc as pm
 import pytest
 
 from helpers.grouped import target_of
+from model.evaluation import split_of
 from pymc_minibatch_mh import TunaMH, sample
+from pymc_minibatch_mh.expressions.kinks import kinks_of
+from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape
+from pymc_minibatch_mh.structure.row_function import lowered_rows
 
 N, PLACE = 4_000, 63.0
 
@@ -35,6 +39,17 @@ def test_the_place_of_a_jump_is_found(start):
     np.testing.assert_allclose(mode.position[1:], [0.8, 0.5], atol=0.15)
     # The log-density falls by 1/2 within some ten observations.
     assert 0.02 < mode.precision[0, 0] ** -0.5 < 1.0
+
+
+def test_a_place_between_two_ends_still_jumps_in_the_coordinate_of_its_odds():
+    time = np.arange(N) / N
+    counts = np.random.default_rng(5).poisson(np.where(time < 0.4, 3.0, 2.0))
+    with pm.Model() as model:
+        place, early, late = pm.Uniform("place", 0.0, 1.0), pm.Exponential("e"), pm.Exponential("l")
+        pm.Poisson("y", pm.math.switch(place > time, early, late), observed=counts)
+    moved = in_inverse_shape(split_of(model), "place_interval__", 1)
+    (row,) = lowered_rows(moved)
+    assert len(kinks_of(row.exprs, row.root)) == 1
 
 
 def test_effects_are_proposed_beside_a_jump():
