@@ -366,7 +366,7 @@ def _is_better_squared(
     """Whether an effective draw takes less time in the square of a scale."""
     shares = [share_along_scale(*each) for each in (plain, squared)]
     # Few effective draws are those of a chain that has yet to reach a part of the scale.
-    if shares[1] <= shares[0] or shares[0] < MIN_SHARE:
+    if min(shares) < MIN_SHARE:
         return shares[1] > shares[0]
     times = [forecast_groups(*each).seconds_of_draw for each in (plain, squared)]
     return times[1] < times[0]
