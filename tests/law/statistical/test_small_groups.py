@@ -177,7 +177,7 @@ def of_items():
     step = TunaMH(model=(model := two_parameters()), observed=["y"])
     maps = step.plan.target.factorization.maps
     assert [type(one) for one in maps] == [Shifts]
-    return drawn(model, step, 2_500, TUNE, random_seed=SEED)
+    return drawn(model, step, 6_000, TUNE, random_seed=SEED)
 
 
 @pytest.mark.slow
