@@ -112,15 +112,13 @@ def c_value(kind: Any, value: Any, kept: list[Any]) -> Any:
     A function is an address, an object with an address, or the name of a library function.
     TypeError if an array is not contiguous, or has another type than C takes.
     """
-    if kind.kind == "struct":
-        return _stored_fields(kind, value, kept)
     if kind.kind not in ("pointer", "function"):
-        return value
-    if value is None:
-        return ffi.NULL
+        return _stored_fields(kind, value, kept) if kind.kind == "struct" else value
     if isinstance(value, np.ndarray):
         kept.append(value)
         return _array_pointer(kind, value)
+    if value is None:
+        return ffi.NULL
     if isinstance(value, LaidOut):
         kept.append(value)
         return ffi.cast(kind, value.at)
@@ -144,13 +142,23 @@ def _pointed_to(kind: Any, value: Any, kept: list[Any]) -> Any:
 
 
 def _array_pointer(kind: Any, value: np.ndarray) -> Any:
-    wanted = "i8" if kind.item.kind == "function" else NUMBERS.get(kind.item.cname)
-    dtype = dtype_of(kind.item.cname) if wanted is None else np.dtype(wanted)
-    if kind.item.cname != "void" and value.dtype != dtype:
+    dtype = _entries_of(kind)
+    if dtype is not None and value.dtype != dtype:
         raise TypeError(f"an array of {value.dtype} where {kind.cname} is taken")
     if not value.flags.c_contiguous:
         raise TypeError(f"an array that is not C-contiguous where {kind.cname} is taken")
-    return ffi.cast(kind, value.__array_interface__["data"][0])
+    return ffi.from_buffer(kind, value)
+
+
+@cache
+def _entries_of(kind: Any) -> np.dtype | None:
+    """NumPy type of the arrays that a pointer takes; None if it takes any."""
+    name = kind.item.cname
+    if kind.item.kind == "function":
+        return np.dtype("i8")
+    if name == "void":
+        return None
+    return np.dtype(NUMBERS[name]) if name in NUMBERS else dtype_of(name)
 
 
 #: Status codes that library functions return: ``mh_status``.
