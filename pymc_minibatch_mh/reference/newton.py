@@ -17,8 +17,9 @@ MAX_STEPS = 60
 SLOW = 0.3
 #: Maximum halvings of a step; number of halvings, and of steps, that start a search for kinks.
 MOST_HALVINGS, SUSPICIOUS_HALVINGS, SUSPICIOUS_STEPS = 40, 6, 10
-#: Minimum height of another mode above that of Newton steps, in the log-density.
-RIVAL = 1.0
+#: Minimum height of another mode above that of Newton steps, in the log-density; its maximum sd
+#: of a coordinate, in those of the latter.
+RIVAL, WIDEST_RIVAL = 1.0, 100.0
 #: Maximum number of doublings of a step that was too short.
 MOST_DOUBLINGS = 10
 #: Minimum increase of the log-density for which steps in single coordinates are kept.
@@ -63,6 +64,7 @@ def _higher_mode(density: Density, start: np.ndarray, mode: Point, tolerance: fl
     """Mode by steps along gradients if that is higher, as for mixtures; else the given mode.
 
     Where curvatures have both signs, a Newton step may pass the mode that is nearest to the start.
+    Towards the end of a support, which is far off in logarithms, a high plain is no mode.
     """
     from scipy.optimize import minimize  # noqa: PLC0415
 
@@ -79,6 +81,9 @@ def _higher_mode(density: Density, start: np.ndarray, mode: Point, tolerance: fl
     try:
         rival = _Path(density, tolerance).climb_from(end.x)
     except ModeError:
+        return mode
+    here, there = (quadratic_of(point.total.hessian) for point in (mode, rival))
+    if (there.coordinate_deviations() > WIDEST_RIVAL * here.coordinate_deviations()).any():
         return mode
     return max(mode, rival, key=lambda point: point.total.value)
 

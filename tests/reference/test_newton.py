@@ -75,6 +75,26 @@ def test_a_step_over_the_next_mode_is_not_the_last_word():
     assert mode.position.item() == pytest.approx(0.0, abs=1e-3)
 
 
+def plain_and_mode(theta):
+    """A plain of height 10 from −4 to 4, a mode of height 5 at −15, and one of height 0 at 12."""
+    (a,) = theta
+    logs = np.array([10.0, 5.0 - 2.0 * (a + 15.0) ** 2, -0.5 * (a - 12.0) ** 2])
+    for end in (a + 4.0, 4.0 - a):
+        logs[0] -= np.logaddexp(0.0, -5.0 * end)
+    rise, fall = (1.0 / (1.0 + np.exp(5.0 * end)) for end in (a + 4.0, 4.0 - a))
+    slopes = np.array([5.0 * (rise - fall), -4.0 * (a + 15.0), 12.0 - a])
+    bends = np.array([-25.0 * (rise * (1.0 - rise) + fall * (1.0 - fall)), -4.0, -1.0])
+    value = np.logaddexp.reduce(logs)
+    shares = np.exp(logs - value)
+    slope = shares @ slopes
+    return value, np.array([slope]), np.array([[shares @ (slopes**2 + bends) - slope**2]])
+
+
+def test_a_plain_that_is_higher_is_no_mode():
+    mode, _ = searched(plain_and_mode, [7.0])
+    assert mode.position.item() == pytest.approx(-15.0, abs=1e-3)
+
+
 def falling(theta):
     """Derivatives that promise a rise which is not there, most of it along b."""
     return -float((theta != 1.0).any()), -(theta - [0.0, 50.0]), -np.eye(2)

@@ -75,7 +75,7 @@ def test_draws_that_are_shuffled_by_variable_are_told(method):
 def test_iterations_from_shuffled_draws_are_told():
     model, step, trace = sampled()
     right, wrong = (
-        audit(one, step, pairs=200, random_seed=1, model=model) for one in (trace, shuffled(trace))
+        audit(one, step, pairs=400, random_seed=1, model=model) for one in (trace, shuffled(trace))
     )
     assert abs(right["moments"]["log_density_drift"]) < 3.0
     assert wrong["moments"]["log_density_drift"] > 4.0
