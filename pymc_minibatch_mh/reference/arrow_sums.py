@@ -243,9 +243,12 @@ class ElementRows:
             ways = self.argument_directions(some, factor, lines)
             cov = np.einsum("arj,brj->abr", ways, ways)
             for f, g in combinations_with_replacement(range(self._n_factors), 2):
-                left, right = some.numbers[f], some.numbers[g]
-                shared = arrow.variances[left] if f == g else arrow.covariances(left, right)
-                shared = np.where((left >= 0) & (right >= 0), shared, 0.0)
+                has_both = (some.numbers[f] >= 0) & (some.numbers[g] >= 0)
+                left, right = some.numbers[f][has_both], some.numbers[g][has_both]
+                shared = np.zeros(has_both.size)
+                shared[has_both] = (
+                    arrow.variances[left] if f == g else arrow.covariances(left, right)
+                )
                 part = np.einsum("ar,br,r->abr", some.weights[f], some.weights[g], shared)
                 cov += part if f == g else part + part.swapaxes(0, 1)
             found.append(cov)

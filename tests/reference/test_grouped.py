@@ -172,7 +172,22 @@ def test_directions_are_those_that_factors_fight_about():
 @pytest.mark.parametrize("name", fast(SUMMED, FAST))
 def test_averaged_slopes_are_those_of_the_hessian_nearby(name):
     """A normal distribution changes slopes by half the gradient of tr(H C), C its covariance."""
-    target, found = expanded(name)
+    require_averaged_slopes(*expanded(name))
+
+
+def test_rows_without_a_slope_have_no_covariance_with_it():
+    """The number of no level is no place from the end: covariances of slopes have few columns."""
+    rng, n = np.random.default_rng(16), 1_000
+    g, late = rng.integers(0, 6, n), rng.random(n) < 0.5
+    with pm.Model() as model:
+        a, c = (pm.Normal(name, 0.0, 0.5, shape=6) for name in "ac")
+        pm.Poisson("y", pm.math.exp(a[g] + c[g] * late), observed=rng.poisson(1.0, n))
+    target = target_of(model)
+    start = target.factorization.ravel(model.initial_point())
+    require_averaged_slopes(target, find_grouped(target, start))
+
+
+def require_averaged_slopes(target, found):
     rng, fixed, places = np.random.default_rng(8), found.fixed, found.places
     n, sizes = found.border.size, np.diff(found.starts)
     whole = arrow_precision(rng, n, sizes)
