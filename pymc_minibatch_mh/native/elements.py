@@ -4,11 +4,12 @@ All observations may depend on the common effects w, and each on one group effec
 elements.c documents an iteration, element_test.c its exactness, parts.c the bounds.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from pymc_minibatch_mh.native.library import record_of
+from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.run import KernelState
 
 
@@ -69,6 +70,22 @@ class ElementChain(NamedTuple):
     def worst_move(self) -> np.ndarray | None:
         """Ends of the proposal with the largest violation of a bound, as in ``KernelState``."""
         return self.chain.worst_move
+
+
+class Truncated(record_of("mh_truncated")):  # type: ignore[misc]
+    """Normal distribution of coordinates bounded by zero, truncated there: ``mh_truncated``."""
+
+    @classmethod
+    def around(cls, reference: Reference, ends: np.ndarray, slope: np.ndarray) -> Self:
+        """Distribution of the coordinates `ends`, from the log posterior's slopes there."""
+        rest = np.setdiff1d(np.arange(reference.centre.size), ends)
+        order, count = np.concatenate([ends, rest]), ends.size
+        covariance = reference.factor @ reference.factor.T
+        factor = np.linalg.cholesky(covariance[np.ix_(order, order)])[:, :count]
+        shifts = np.zeros((order.size, count))
+        shifts[rest] = factor[count:]
+        corner = np.ascontiguousarray(factor[:count])
+        return cls(ends, reference.centre[ends], corner, corner.T @ slope, shifts)
 
 
 class ScaleConditional(record_of("mh_scale_conditional")):  # type: ignore[misc]

@@ -456,6 +456,16 @@ typedef struct mh_shape {
     const double *limits;          /* (2,) */
 } mh_shape;
 
+/* The normal distribution of e coordinates bounded by zero, which is truncated there, and how all other
+ * coordinates follow their whitened numbers v: scale_conditional.c. */
+typedef struct mh_truncated {
+    int64_t n_places;
+    const int64_t *places;         /* indices of coordinates, (e,) */
+    const double *centre, *factor; /* where v = 0, (e,); lower triangular, (e, e) */
+    const double *tilt;            /* mean of v, (e,) */
+    const double *shifts;          /* change of each coordinate per v, 0 for bounded ones, (d, e) */
+} mh_truncated;
+
 /* A distribution of p scales, tabulated at J knots, and a normal distribution of n other coordinates
  * given the scales, tabulated at K knots: scale_conditional.c explains phi_0, A, z, m, D and U. */
 typedef struct mh_scale_conditional {
@@ -469,6 +479,7 @@ typedef struct mh_scale_conditional {
     const double *whitener;  /* U, packed by rows, with D on the diagonal, (n (n + 1)/2,) */
     const double *means;     /* (p, K, n) */
     const double *whiteners; /* (p, K, n (n + 1)/2) */
+    const mh_truncated *truncated; /* coordinates that are no scales and in no table; or NULL */
 } mh_scale_conditional;
 
 /* A triangular map of third order around m with the factor T, in an order of the coordinates, in which

@@ -206,20 +206,43 @@ static mh_status place(const mh_transformed *numbers, const double *white, int64
     return MH_OK;
 }
 
+/* Draw the numbers of truncated coordinates, given those before, and return the log ratio. */
+static double draw_truncated(const mh_truncated *truncated, const double *position, const double *x,
+                             double rho, double scale, int64_t component,
+                             const mh_generator *rng, double *white)
+{
+    const int64_t count = truncated->n_places;
+    double log_q = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        const double *line = truncated->factor + i * count, tilt = truncated->tilt[i];
+        const double before = truncated->centre[i] + mh_inner(line, white, i);
+        white[i] = draw_above_zero(before / line[i], x[i], position[truncated->places[i]] / line[i],
+                                   tilt, rho, scale, rng, &log_q);
+        if (component > 0)
+            log_q += 0.5 * (mh_square(white[i] - tilt) - mh_square(x[i] - tilt));
+    }
+    return log_q;
+}
+
 mh_status mh_propose_transformed(const void *proposal, mh_chain *chain, mh_proposed *out)
 {
     const mh_transformed *numbers = proposal;
+    const mh_truncated *truncated = numbers->tables ? numbers->tables->truncated : NULL;
     const int64_t size = chain->posterior.reference.size;
+    const int64_t normal = size - (truncated ? truncated->n_places : 0);
     const mh_move *move = &chain->move;
     double *x = move->step, *white = move->there;
     double rho, scale, log_q, volume;
     const int64_t component = draw_component(&numbers->mixture, &chain->generator, &rho, &scale);
     MH_TRY(whiten(numbers, move->position, size, x, &log_q, chain->scratch));
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < normal; i++) {
         white[i] = rho * x[i] + scale * mh_normal(&chain->generator);
         if (component > 0)
             log_q += 0.5 * (white[i] * white[i] - x[i] * x[i]);
     }
+    if (truncated)
+        log_q += draw_truncated(truncated, move->position, x + normal, rho, scale, component,
+                                &chain->generator, white + normal);
     MH_TRY(place(numbers, white, size, move->new, &volume, chain->scratch));
     *out = (mh_proposed){log_q - volume, component};
     return MH_OK;

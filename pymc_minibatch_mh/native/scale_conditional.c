@@ -9,7 +9,10 @@
  * The functions are tables with linear interpolation between knots; the contributions of several z
  * are added. W is exp(D) U with D diagonal, and U with ones on its diagonal, so that it is always
  * invertible. Where a scale is small, an effect and its mean have large entries of W: their ratio, an
- * entry of U, is interpolated well, and the effect stays at its mean between knots. */
+ * entry of U, is interpolated well, and the effect stays at its mean between knots.
+ *
+ * Coordinates that may be at their bound 0 are in no table: they are c + L v, with normal numbers v
+ * that are truncated where these coordinates are 0 (mixture.c), and shift all others by C v. */
 #include "inside.h"
 
 /* Workspace: z, m(z), x - m(z) and the entries of D(z) and U(z). */
@@ -109,18 +112,52 @@ static double set_up(const mh_scale_conditional *tables, const workspace *work)
     return log_volume;
 }
 
-/* Whiten a position to (u, w): its density is standard normal in (u, w), times exp(log_volume). */
+/* How far a coordinate is moved by the numbers v of truncated ones. */
+static double shift_of(const mh_truncated *truncated, int64_t coordinate, const double *numbers)
+{
+    if (!truncated)
+        return 0.0;
+    const int64_t count = truncated->n_places;
+    return mh_inner(truncated->shifts + coordinate * count, numbers, count);
+}
+
+static void whiten_truncated(const mh_truncated *truncated, const double *position, double *numbers)
+{
+    const int64_t count = truncated ? truncated->n_places : 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double *line = truncated->factor + i * count;
+        const double away = position[truncated->places[i]] - truncated->centre[i];
+        numbers[i] = (away - mh_inner(line, numbers, i)) / line[i];
+    }
+}
+
+static void place_truncated(const mh_truncated *truncated, const double *numbers, double *position)
+{
+    const int64_t count = truncated ? truncated->n_places : 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double *line = truncated->factor + i * count;
+        position[truncated->places[i]] = truncated->centre[i] + mh_inner(line, numbers, i + 1);
+    }
+}
+
+/* Whiten a position to (u, w, v): its density is standard normal in (u, w), times that of v and
+ * exp(log_volume). */
 mh_status mh_whiten_given_scales(const mh_scale_conditional *tables, const double *position,
                                  double *white, double *log_volume, mh_arena *scratch)
 {
     const int64_t count = tables->n_scales, size = tables->n_rest;
+    const mh_truncated *truncated = tables->truncated;
+    double *numbers = white + count + size;
     workspace work;
     MH_TRY(take_workspace(tables, &work, scratch));
+    whiten_truncated(truncated, position, numbers);
     double total = 0.0, log_slope;
     for (int64_t k = 0; k < count; k++) {
         work.points[k] = 0.0;
         for (int64_t j = 0; j < count; j++) {
-            const double scale = position[tables->scales[j]] - tables->middle[j];
+            const int64_t place = tables->scales[j];
+            const double shift = shift_of(truncated, place, numbers);
+            const double scale = position[place] - shift - tables->middle[j];
             work.points[k] += tables->narrow[k * count + j] * scale;
         }
         white[k] = normal_at(tables, k, work.points[k], &log_slope);
@@ -128,7 +165,8 @@ mh_status mh_whiten_given_scales(const mh_scale_conditional *tables, const doubl
     }
     total += set_up(tables, &work);
     for (int64_t i = 0; i < size; i++)
-        work.way[i] = position[tables->rest[i]] - work.mean[i];
+        work.way[i] = position[tables->rest[i]] -
+                      shift_of(truncated, tables->rest[i], numbers) - work.mean[i];
     for (int64_t i = 0; i < size; i++) {
         const double *line = work.whitener + i * (i + 1) / 2;
         white[count + i] = line[i] * (work.way[i] + mh_inner(line, work.way, i));
@@ -141,6 +179,8 @@ mh_status mh_place_given_scales(const mh_scale_conditional *tables, const double
                                 double *position, double *log_volume, mh_arena *scratch)
 {
     const int64_t count = tables->n_scales, size = tables->n_rest;
+    const mh_truncated *truncated = tables->truncated;
+    const double *numbers = white + count + size;
     workspace work;
     MH_TRY(take_workspace(tables, &work, scratch));
     double total = 0.0, log_slope;
@@ -152,14 +192,16 @@ mh_status mh_place_given_scales(const mh_scale_conditional *tables, const double
         double scale = tables->middle[k];
         for (int64_t j = 0; j < count; j++)
             scale += tables->spread[k * count + j] * work.points[j];
-        position[tables->scales[k]] = scale;
+        position[tables->scales[k]] = scale + shift_of(truncated, tables->scales[k], numbers);
     }
     total += set_up(tables, &work);
     for (int64_t i = 0; i < size; i++) {
         const double *line = work.whitener + i * (i + 1) / 2;
         work.way[i] = white[count + i] / line[i] - mh_inner(line, work.way, i);
-        position[tables->rest[i]] = work.mean[i] + work.way[i];
+        position[tables->rest[i]] =
+            work.mean[i] + work.way[i] + shift_of(truncated, tables->rest[i], numbers);
     }
+    place_truncated(truncated, numbers, position);
     *log_volume = total;
     return MH_OK;
 }

@@ -18,9 +18,10 @@ bounds the length of a stay there.
 
 *Effects given their scales.* Proposals of a hierarchy use coordinates that are standard normal if
 effects are normal given their scales (``ScaleConditional``); the acceptance ratio includes the
-Jacobian determinant. A random walk in these coordinates moves a scale together with the effects
-that the likelihood leaves free: a partial non-centring (Papaspiliopoulos, Roberts & Sköld,
-Statistical Science 22:59-73, 2007, doi:10.1214/088342307000000014).
+Jacobian determinant. Lower-bounded coordinates near zero are drawn beside them, and shift them. A
+random walk in these coordinates moves a scale together with the effects that the likelihood leaves
+free: a partial non-centring (Papaspiliopoulos, Roberts & Sköld, Statistical Science 22:59-73, 2007,
+doi:10.1214/088342307000000014).
 """
 
 from dataclasses import dataclass

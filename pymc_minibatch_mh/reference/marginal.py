@@ -69,9 +69,13 @@ class Marginal:
         scales: Sequence[int] | np.ndarray,
         position: np.ndarray,
         rows: Derivatives,
+        fixed: Sequence[int] | np.ndarray = (),
     ) -> "Marginal":
-        """V with the quadratic expansion at a position, from the rows' tempered derivatives."""
-        rest = np.setdiff1d(np.arange(position.size), scales)
+        """V with the quadratic expansion at a position, from the rows' tempered derivatives.
+
+        Coordinates `fixed` stay as they are at the position.
+        """
+        rest = np.setdiff1d(np.arange(position.size), [*scales, *fixed])
         curvature = -rows.hessian[np.ix_(rest, rest)]
         return cls(prior, np.array(scales), rest, position, rows.gradient[rest], curvature)
 

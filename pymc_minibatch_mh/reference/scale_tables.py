@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.special import log_ndtr
 
-from pymc_minibatch_mh.native.elements import ScaleConditional
+from pymc_minibatch_mh.native.elements import ScaleConditional, Truncated
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.full_data import Derivatives
@@ -44,26 +44,41 @@ def scale_conditional(target: Target, reference: Reference) -> ScaleConditional 
     """Tables for a model with scales; None if it has no scales, or if tables do not help."""
     if target.covariance is not None or reference.order < 2 or target.source.others.size:
         return None
-    if not is_far_from_bounds(target, reference):
-        return None
-    scales = target.scales(reference.centre)
-    size = reference.centre.size - len(scales)
+    near, scales = near_bounds(target, reference), target.scales(reference.centre)
+    size = reference.centre.size - len(scales) - near.size
     if not (0 < len(scales) <= MAX_SCALES and size):
         return None
     if len(scales) * (2 * FINER * MAX_KNOTS + 1) * size * (size + 1) // 2 > MAX_NUMBERS:
         return None
-    rows = averaged_rows(target, reference)
-    marginal = Marginal.freeze_rows(target.full_data.prior, scales, reference.centre, rows)
+    among = _conditional_on(reference, near)
+    rows = averaged_rows(target, among)
+    marginal = Marginal.freeze_rows(target.full_data.prior, scales, among.centre, rows, near)
     axes = _Axes.around(marginal)
     tables = None if axes is None else axes.tables()
-    return tables if tables is not None and _is_better(target, reference, rows, tables) else None
+    if tables is None or not _is_better(target, among, rows, tables):
+        return None
+    if not near.size:
+        return tables
+    slope = target.full_data.prior(among.centre, hessian=False).gradient + rows.gradient
+    return tables._replace(truncated=Truncated.around(reference, near, slope[near]))
 
 
-def is_far_from_bounds(target: Target, reference: Reference) -> bool:
-    """Whether all coordinates bounded by 0 are FAR from it."""
-    ends = target.factorization.boundary
+def near_bounds(target: Target, reference: Reference) -> np.ndarray:
+    """Coordinates bounded by 0 that are not FAR from it."""
+    ends = np.array(target.factorization.boundary, dtype=np.int64)
     deviations = np.sqrt(np.sum(reference.factor[ends] ** 2, axis=1))
-    return bool((reference.centre[ends] >= FAR * deviations).all())
+    return ends[reference.centre[ends] < FAR * deviations]
+
+
+def _conditional_on(reference: Reference, ends: np.ndarray) -> Reference:
+    """Reference whose factor is that of all other coordinates, given those at the centre."""
+    if not ends.size:
+        return reference
+    rest = np.setdiff1d(np.arange(reference.centre.size), ends)
+    precision = reference.whitener[:, rest].T @ reference.whitener[:, rest]
+    factor = np.zeros_like(reference.factor)
+    factor[np.ix_(rest, rest)] = whitening_factors(precision)[1]
+    return reference._replace(factor=factor)
 
 
 def averaged_rows(target: Target, reference: Reference) -> Derivatives:
@@ -146,6 +161,7 @@ class _Axes:
             middle[2],
             means,
             whiteners,
+            None,
         )
 
     def _knots_to_side(self, k: int, way: int) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
@@ -229,8 +245,11 @@ def _is_better(
     """Whether independent proposals from tables are accepted more often than normal ones."""
     rng, size = np.random.default_rng(SEED), reference.centre.size
     white = rng.standard_normal((2, COMPARED, size))
-    places, normal, log_volume = np.empty((2, COMPARED, size)), np.empty(size), np.empty(1)
-    places[0] = reference.centre + white[0] @ reference.factor.T
+    places, normal, log_volume = np.empty((2, COMPARED, size)), np.zeros(size), np.empty(1)
+    widths = np.diag(reference.factor)
+    log_width = np.log(widths[widths > 0.0]).sum()
+    places[:] = reference.centre
+    places[0] += white[0] @ reference.factor.T
     for place, numbers in zip(places[1], white[1], strict=True):
         function("mh_place_given_scales")(tables, numbers, place, log_volume)
     pooled, densities = places.reshape(-1, size), np.empty((3, 2 * COMPARED))
@@ -241,7 +260,7 @@ def _is_better(
         densities[0, k] = (
             target.log_prior(place) + rows.gradient @ way + 0.5 * way @ rows.hessian @ way
         )
-        densities[1, k] = np.log(np.diag(reference.whitener)).sum() - 0.5 * whitened @ whitened
+        densities[1, k] = -log_width - 0.5 * whitened @ whitened
         densities[2, k] = log_volume[0] - 0.5 * normal @ normal
     return _independent_acceptance(densities, 1) > _independent_acceptance(densities, 0)
 

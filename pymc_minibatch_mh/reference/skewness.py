@@ -26,7 +26,7 @@ from pymc_minibatch_mh.native.skew_map import SkewMap
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.full_data import Derivatives
 from pymc_minibatch_mh.reference.mode import whitening_factors
-from pymc_minibatch_mh.reference.scale_tables import averaged_rows, is_far_from_bounds
+from pymc_minibatch_mh.reference.scale_tables import averaged_rows, near_bounds
 from pymc_minibatch_mh.reference.target import Target
 
 #: Maximum number of coordinates; minimum number of points of a sweep; maximum number of sweeps.
@@ -176,7 +176,7 @@ def skew_map(
         return None
     if target.source.others.size or not target.source.in_memory or target.meets_kinks:
         return None
-    if not is_far_from_bounds(target, reference):
+    if near_bounds(target, reference).size:
         return None
     rng, n_rows = np.random.default_rng(SEED), target.source.n_rows
     few = max(1, min(n_rows, SWEEP_READS // max(2 * size, MIN_POINTS)))

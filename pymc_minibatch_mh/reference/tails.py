@@ -147,6 +147,9 @@ class Tails:
                 position, white, log_volume = white, np.empty(step.size), np.empty(1)
                 function(f"mh_whiten_{name}")(record, position, white, log_volume)
                 total += float(log_volume[0])
+        if self.tables is not None and self.tables.truncated is not None:
+            tilt = self.tables.truncated.tilt
+            white[-tilt.size :] -= tilt
         return total - 0.5 * float(white @ white)
 
     def density_at(self, position: np.ndarray) -> Derivatives:

@@ -35,6 +35,26 @@ def background_rate(rows=2_000, background=0.02):
     return model
 
 
+#: Groups of normal rows with a known noise.
+GROUPS, NOISE = 6, 2.0
+
+
+@cache
+def background_beside_groups(rows=1_000):
+    """Return a model of two unrelated data sets, and the means of groups of the second.
+
+    Counts have a background and known rates; normal rows have effects of groups with one scale.
+    """
+    rates, y = background_data(rows, 0.02)
+    rng, group = np.random.default_rng(8), np.arange(rows) % GROUPS
+    z = 0.5 * rng.standard_normal(GROUPS)[group] + NOISE * rng.standard_normal(rows)
+    with pm.Model() as model:
+        pm.Poisson("y", pm.HalfNormal("u", 1.0) + rates, observed=y)
+        effects = pm.Normal("a", 0.0, pm.HalfNormal("tau", 1.0), shape=GROUPS)
+        pm.Normal("z", effects[group], NOISE, observed=z)
+    return model, np.array([z[group == k].mean() for k in range(GROUPS)])
+
+
 @cache
 def zero_inflation(rows=2_000):
     """Return counts without more zeros than Poisson counts have."""

@@ -6,6 +6,7 @@ import pytest
 from scipy.special import log_expit
 from scipy.stats import cauchy, chisquare, norm
 
+from helpers.ends import GROUPS, NOISE, background_beside_groups, background_data
 from law.statistical.budget import FAR, LEVEL
 from proposals.proposing import CENTRE, FACTOR, gaussian, proposed, proposed_for
 from pymc_minibatch_mh import TunaMH
@@ -58,6 +59,49 @@ def test_one_update_leaves_the_posterior_as_it_is(define, monkeypatch):
     counts = np.bincount(np.searchsorted(edges, moved), minlength=20)
     assert chain.state.n_accepted > 0.3 * moved.size
     assert chisquare(counts).pvalue > LEVEL
+
+
+def drawn_from(grid, logs, rng, count):
+    below = np.cumsum(np.exp(logs - logs.max()))
+    return np.interp(rng.random(count), below / below[-1], grid), below / below[-1]
+
+
+@pytest.mark.slow
+def test_one_update_given_scales_leaves_a_truncated_coordinate_as_it_is():
+    model, means = background_beside_groups()
+    with model:
+        step = TunaMH()
+    parts, tables = step.target.factorization, step.plan.scale_conditional
+    names = parts.coordinate_names
+    assert [names[k] for k in tables.truncated.places] == ["u_log__"]
+    rng, count = np.random.default_rng(9), 8_000
+    rates, y = background_data(ROWS, 0.02)
+    u = np.linspace(1e-6, 0.5, 5_001)
+    log_u = (y[:, None] * np.log(u + rates[:, None])).sum(axis=0) - ROWS * u - 0.5 * u**2
+    log_tau, error = np.linspace(-9.0, 2.0, 5_001), NOISE**2 * GROUPS / ROWS
+    tau = np.exp(log_tau)
+    own = norm.logpdf(means, 0.0, np.sqrt(tau[:, None] ** 2 + error)).sum(axis=1)
+    starts, below = zip(
+        drawn_from(u, log_u, rng, count),
+        drawn_from(log_tau, own - 0.5 * tau**2 + log_tau, rng, count),
+        strict=True,
+    )
+    shrunk = np.exp(2.0 * starts[1]) / (np.exp(2.0 * starts[1]) + error)
+    effects = shrunk[:, None] * means
+    effects += np.sqrt(shrunk * error)[:, None] * rng.standard_normal((count, GROUPS))
+    order = [names.index(name) for name in ("u_log__", "tau_log__")]
+    places = np.empty((count, len(names)))
+    places[:, order] = np.column_stack(starts)
+    places[:, np.setdiff1d(range(len(names)), order)] = effects
+    chain, moved = Chain(step.program, rng, adapting=False), np.empty_like(places)
+    for k, place in enumerate(places):
+        chain.place(place, chain.others)
+        moved[k] = chain.advance(1).positions[0]
+    assert chain.state.n_accepted > 0.3 * count
+    for column, grid, masses in zip(order, (u, log_tau), below, strict=True):
+        edges = np.interp(np.linspace(0.0, 1.0, 17)[1:-1], masses, grid)
+        counts = np.bincount(np.searchsorted(edges, moved[:, column]), minlength=16)
+        assert chisquare(counts).pvalue > LEVEL
 
 
 def tailed(weight=1.0, size=3, heavy=(1, 2)):
