@@ -126,7 +126,8 @@ class _Trials:
             target.factorization.ravel(self._point),
         )
         try:
-            mode = target.mode_of_few(start, rows, COARSE_TOLERANCE)
+            rng = np.random.default_rng(SEED)
+            mode = target.mode_of_few(start, rows, COARSE_TOLERANCE, rng)
         except ModeError:
             return None
         return target, rows, reference_at(mode, 2, target.source.n_rows / rows.size)

@@ -300,12 +300,28 @@ class Target:
             return read_by_slopes(self.full_data.likelihood, start)
         return read_coordinates(predictor_forms(functions))
 
-    def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
-        """Mode of a weighted subsample; ModeError if it has none."""
+    def mode_of_few(
+        self,
+        start: np.ndarray,
+        rows: np.ndarray,
+        tolerance: float,
+        rng: np.random.Generator | None = None,
+    ) -> Mode:
+        """Mode of a weighted subsample; ModeError if it has none.
+
+        With a generator, a hierarchy without a joint mode has its scales at their marginal mode.
+        """
         density = self.density_of(self._searched).subsampled(rows)
         ends, weight = self.factorization.boundary, density.weight
-        found, _ = newton_search(density, with_logs(start, ends) if ends else start, tolerance)
-        mode = Mode(found.position, -found.total.hessian, found.likelihood)
+        begin = with_logs(start, ends) if ends else start
+        try:
+            found, _ = newton_search(density, begin, tolerance)
+            mode = Mode(found.position, -found.total.hessian, found.likelihood)
+        except ModeError:
+            scales = () if rng is None else self._scales_of_search(start)
+            if rng is None or not scales:
+                raise
+            mode = find_marginal_mode(density, begin, rng, scales, tolerance)
         return mode_without_logs(self.full_data, mode, ends, weight, rows) if ends else mode
 
     def density_of(self, full_data: FullData) -> Density:

@@ -70,6 +70,19 @@ def test_the_mode_of_each_model_is_searched_once(monkeypatch):
     assert len(searched) == 1
 
 
+@pytest.mark.slow
+def test_a_shape_near_infinity_is_a_reciprocal_also_beside_a_scale_near_zero():
+    """Groups do not differ, and the joint density of effects and their scale has no mode."""
+    rng, rows, groups = np.random.default_rng(7), 2_000, 8
+    group, y = rng.integers(0, groups, rows), rng.poisson(1.5, rows)
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", 0.0, 2.0), pm.HalfNormal("tau", 1.0)
+        effects = pm.Normal("a", mu, tau, shape=groups)
+        alpha = pm.HalfCauchy("alpha", 2.5)
+        pm.NegativeBinomial("y", mu=pm.math.exp(effects[group]), alpha=alpha, observed=y)
+    assert labels_of(model) == ["1/alpha"]
+
+
 def test_a_background_that_data_tell_stays_a_logarithm():
     assert labels_of(background_rate(rows=8_000, background=2.0)) == []
 
@@ -211,6 +224,19 @@ def test_a_tail_without_a_better_coordinate_has_a_component():
     covariance = plan.reference.factor @ direction
     expected = plan.reference.factor[2] @ plan.reference.factor.T
     np.testing.assert_allclose(covariance, expected / np.sqrt(expected[2]))
+
+
+def test_a_saved_step_has_the_same_tails(tmp_path):
+    model, records = separated(pm.Cauchy), []
+    with model:
+        step = TunaMH()
+        step.save(tmp_path / "step.npz")
+        steps = step, TunaMH(prepared=tmp_path / "step.npz")
+    for one in steps:
+        records.append(Mixture().linked(Mixture().record(3), one.plan))
+        assert isinstance(records[-1], TailedNumbers)
+    np.testing.assert_array_equal(records[0].directions, records[1].directions)
+    assert records[0].weight == records[1].weight
 
 
 def test_many_observations_lower_the_weight_of_a_tail(monkeypatch):

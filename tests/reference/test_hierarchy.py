@@ -235,6 +235,16 @@ def test_many_local_scales_are_refused_with_their_cure():
         found(models.wide_horseshoe)
 
 
+def test_a_few_rows_of_groups_that_do_not_differ_have_a_marginal_mode():
+    target, start = models.target_of(models.alike)
+    rows = np.arange(target.source.n_rows)
+    with pytest.raises(ModeError, match="the scale 'tau' goes to 0"):
+        target.mode_of_few(start, rows, 0.1)
+    found = target.mode_of_few(start, rows, 0.1, np.random.default_rng(0))
+    assert found.marginal == target.scales(start)
+    assert np.linalg.eigvalsh(found.precision)[0] > 0.0
+
+
 SPOTS = np.array([-2.0, -1.0, -0.3, 0.4, 1.5])
 
 
