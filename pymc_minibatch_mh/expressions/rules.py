@@ -1,6 +1,7 @@
 """Rewriting of scalar operations to forms with tight bounds, one rule per operation."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf, log
 
 from pytensor.scalar import basic as scalar
@@ -31,6 +32,7 @@ from pymc_minibatch_mh.expressions.patterns import (
     LogBetweenTails,
     constant_value,
     is_a,
+    is_impossible,
     is_nonnegative,
     is_positive,
     is_probability,
@@ -52,28 +54,48 @@ from pymc_minibatch_mh.functions.log_softplus import log_softplus
 ORDERS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE)
 
 
-def difference_of_shares(exprs: ExprGraph, x: Expr) -> Expr:
-    """Difference σ(a) - σ(b), a > b, as σ(a) σ(-b) (1 - exp(b - a)); others unchanged.
-
-    Nothing cancels in the product. Sums keep the difference: all categories then add up to one.
-    """
+def _difference_of(
+    exprs: ExprGraph, x: Expr, op: type, size: float = 1.0
+) -> tuple[Expr, Expr] | None:
+    """Operands a and b of a difference k f(a) - k f(b), k the `size`; None for others."""
     if not is_a(x, scalar.Add) or len(x.inputs) != 2:
-        return x
-    (left, factor), (right, opposite) = (scaled_core(exprs, part) for part in x.inputs)
-    if constant_value(factor) == -1.0:
-        left, factor, right, opposite = right, opposite, left, factor
-    shares = is_a(left, scalar_math.Sigmoid) and is_a(right, scalar_math.Sigmoid)
-    if not shares or (constant_value(factor), constant_value(opposite)) != (1.0, -1.0):
-        return x
-    gap = subtract_exprs(exprs, left.inputs[0], right.inputs[0])
-    if not is_positive(gap):
-        return x
-    below = sigmoid_expr(exprs, negate_expr(exprs, right.inputs[0]))
+        return None
+    ends = {constant_value(k): core for core, k in (scaled_core(exprs, y) for y in x.inputs)}
+    if ends.keys() != {size, -size} or not all(is_a(core, op) for core in ends.values()):
+        return None
+    return ends[size].inputs[0], ends[-size].inputs[0]
+
+
+def _is_between_shares(exprs: ExprGraph, x: Expr) -> bool:
+    """Whether x is F(a) - F(b) with a > b, F a logistic or normal distribution function."""
+    ends = _difference_of(exprs, x, scalar_math.Sigmoid)
+    if ends is None:
+        ends = _difference_of(exprs, x, scalar_math.Erfc, 0.5)
+        ends = ends and ends[::-1]
+    return ends is not None and is_positive(subtract_exprs(exprs, *ends))
+
+
+def _log_complement(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
+    """Function log(1 - exp(right - left))."""
+    gap = subtract_exprs(exprs, left, right)
     if is_a(gap, scalar.Exp):
-        log_of_rest = exprs.node(log_any, gap.inputs)
+        return exprs.node(log_any, gap.inputs)
+    return log1mexp_expr(exprs, negate_expr(exprs, gap))
+
+
+def _log_of_difference(exprs: ExprGraph, x: Expr) -> Expr | None:
+    """Logarithm of σ(a) - σ(b), or of exp(a) - exp(b), in which nothing cancels, or None.
+
+    Like the difference it is no number where a < b.
+    """
+    ends = _difference_of(exprs, x, scalar_math.Sigmoid)
+    if ends is not None:
+        logs = (softplus_expr(exprs, y) for y in (negate_expr(exprs, ends[0]), ends[1]))
+        outer = [negate_expr(exprs, y) for y in logs]
     else:
-        log_of_rest = exprs.node(scalar_math.log1mexp, (negate_expr(exprs, gap),))
-    return multiply_exprs(exprs, left, below, exp_expr(exprs, log_of_rest))
+        ends = _difference_of(exprs, x, scalar.Exp)
+        outer = [] if ends is None else [ends[0]]
+    return None if ends is None else add_exprs(exprs, *outer, _log_complement(exprs, *ends))
 
 
 def simplify_comparison(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
@@ -82,27 +104,29 @@ def simplify_comparison(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr)
         small, large, strict = left, right, isinstance(op, scalar.LT)
     else:
         small, large, strict = right, left, isinstance(op, scalar.GT)
-    small, large = difference_of_shares(exprs, small), difference_of_shares(exprs, large)
-    if _is_at_most(small, large, strict=strict):
+    if _is_at_most(exprs, small, large, strict=strict):
         return exprs.constant(True)
-    if _is_at_most(large, small, strict=not strict):
+    if _is_at_most(exprs, large, small, strict=not strict):
         return exprs.constant(False)
     return exprs.node(op, (left, right))
 
 
-def _is_at_most(left: Expr, right: Expr, *, strict: bool) -> bool:
+def _is_at_most(exprs: ExprGraph, left: Expr, right: Expr, *, strict: bool) -> bool:
     if constant_value(left) == 0.0:
-        return is_positive(right) if strict else is_nonnegative(right)
-    return constant_value(right) == 1.0 and not strict and is_probability(left)
+        if _is_positive_data(exprs, right) or _is_between_shares(exprs, right):
+            return True
+        return is_nonnegative(right) and not strict
+    probable = is_probability(left) or _is_between_shares(exprs, left)
+    return constant_value(right) == 1.0 and not strict and probable
 
 
 def apply_operation(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
     """Expression of ``op(*operands)`` in a form with tight bounds."""
+    if isinstance(op, ORDERS):
+        return simplify_comparison(exprs, op, *operands)
     if all(expr.is_data for expr in operands):
         same = isinstance(op, scalar.Second | scalar.Identity)
         return operands[-1] if same else exprs.node(op, operands)
-    if isinstance(op, ORDERS):
-        return simplify_comparison(exprs, op, *operands)
     known = outside_the_reals(exprs, op, operands)
     if known is not None:
         return known
@@ -158,10 +182,8 @@ def log_expr(exprs: ExprGraph, x: Expr) -> Expr:
     tail = _log_of_tail(exprs, x, 0.0) or _log_between_tails(exprs, x)
     if tail is None and is_a(x, scalar.Add) and not is_positive(x):
         tail = _log_of_probability(exprs, x, 0.0)
-    if tail is not None:
-        return tail
-    share = difference_of_shares(exprs, x)
-    return exprs.node(scalar.log, (x,)) if share is x else log_expr(exprs, share)
+    tail = tail or _log_of_difference(exprs, x)
+    return exprs.node(scalar.log, (x,)) if tail is None else tail
 
 
 _LOG_OF: dict[type, Callable[[ExprGraph, Expr], Expr]] = {
@@ -241,23 +263,29 @@ def _log_between_tails(exprs: ExprGraph, x: Expr) -> Expr | None:
         left, k, right, other = right, other, left, k
     if rounded_sum((size, k, other)) != 0.0 or rounded_sum((k, other)) != 0.0:
         return None
-    # Choose one of two equivalent forms, so that equal probabilities give one expression.
-    mirrored = negate_expr(exprs, right), negate_expr(exprs, left)
-    if exprs.in_order([left, mirrored[0]])[0] is not left:
-        left, right = mirrored
     factor = exprs.constant(log(k))
     return add_exprs(exprs, exponent, factor, _between_tails(exprs, left, right))
 
 
 def _between_tails(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
-    near, far = (_log_erfc(exprs, u) for u in (left, right))
-    above = add_exprs(exprs, near, log1mexp_expr(exprs, subtract_exprs(exprs, far, near)))
-    far, near = (_log_erfc(exprs, negate_expr(exprs, u)) for u in (left, right))
-    below = add_exprs(exprs, near, log1mexp_expr(exprs, subtract_exprs(exprs, far, near)))
+    """Logarithm of erfc(left) - erfc(right)."""
+    # Choose one of two equivalent forms, so that equal probabilities give one expression.
+    mirrored = negate_expr(exprs, right), negate_expr(exprs, left)
+    if exprs.in_order([left, mirrored[0]])[0] is not left:
+        left, right = mirrored
+    above = _log_between(exprs, left, right)
+    below = _log_between(exprs, negate_expr(exprs, right), negate_expr(exprs, left))
     is_below = exprs.node(scalar.lt, (left, negate_expr(exprs, right)))
     result = exprs.node(log_between_tails, (is_below, below, above))
     exprs.results[LogBetweenTails, result] = Apply(scalar.sub, (left, right))
     return result
+
+
+def _log_between(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
+    """The same, accurate where both tails are at most one half."""
+    near, far = (_log_erfc(exprs, u) for u in (left, right))
+    rest = exprs.node(scalar_math.log1mexp, (subtract_exprs(exprs, far, near),))
+    return add_exprs(exprs, near, rest)
 
 
 def _split_scale(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
@@ -360,8 +388,10 @@ def log1mexp_expr(exprs: ExprGraph, x: Expr) -> Expr:
     """Function log(1 - exp(x)); a log-probability gives the logarithm of the complement."""
     if x.is_data:
         return exprs.node(scalar_math.log1mexp, (exprs.real(x),))
-    if is_a(x, scalar.Switch):
-        return _in_branches(exprs, log1mexp_expr, x)
+    choice = next((part for part in sum_parts(x) if _is_known_by_data(part)), x)
+    if is_a(choice, scalar.Switch):
+        rest = [part for part in sum_parts(x) if part is not choice]
+        return _in_branches(exprs, partial(_log1mexp_of_sum, rest=rest), choice)
     if is_a(x, scalar_math.Log1mexp):
         return x.inputs[0]
     if is_a(x, LogAny):
@@ -372,11 +402,47 @@ def log1mexp_expr(exprs: ExprGraph, x: Expr) -> Expr:
     if is_a(core, scalar.Exp) and factor is not exprs.one:
         size = log_expr(exprs, exprs.times(factor, exprs.minus_one))
         return exprs.node(log_any, (add_exprs(exprs, core.inputs[0], size),))
+    ratio = _log1mexp_of_ratio(exprs, x)
+    if ratio is not None:
+        return ratio
     tail, *rest = sum_parts(x)
     number = constant_value(rest[0]) if is_a(tail, LogErfc) and len(rest) == 1 else None
     if number is not None and rounded_sum((number, log(2.0))) == 0.0:
         return add_exprs(exprs, _log_erfc(exprs, negate_expr(exprs, tail.inputs[0])), *rest)
     return exprs.node(scalar_math.log1mexp, (x,))
+
+
+def _is_known_by_data(x: Expr) -> bool:
+    """Whether data may choose 0, or minus infinity, the logarithm of 0."""
+    chosen = x.inputs[1:] if is_a(x, scalar.Switch) and x.inputs[0].is_data else ()
+    return any(constant_value(branch) in (0.0, -inf) for branch in chosen)
+
+
+def _log1mexp_of_sum(exprs: ExprGraph, x: Expr, *, rest: Sequence[Expr]) -> Expr:
+    return exprs.zero if is_impossible(x) else log1mexp_expr(exprs, add_exprs(exprs, x, *rest))
+
+
+def _log1mexp_of_ratio(exprs: ExprGraph, x: Expr) -> Expr | None:
+    """Function log(1 - p/q) of two probabilities by x = log p - log q, or None.
+
+    They are logistic or normal distribution functions, or p = exp(-exp(b)) and q = exp(-exp(a)) as
+    of survival times: their difference is expressed closely.
+    """
+    ends = _difference_of(exprs, x, scalar.Exp)
+    if ends is not None:
+        right, left = ends
+        return exprs.node(log_any, (add_exprs(exprs, left, _log_complement(exprs, left, right)),))
+    ends = _difference_of(exprs, x, scalar_math.Softplus)
+    if ends is not None:
+        right, left = ends
+        share = negate_expr(exprs, softplus_expr(exprs, negate_expr(exprs, left)))
+        return add_exprs(exprs, share, _log_complement(exprs, left, right))
+    ends = _difference_of(exprs, x, LogErfc)
+    if ends is None:
+        return None
+    right, left = ends
+    share = exprs.node(log_erfc, (left,))
+    return add_exprs(exprs, _between_tails(exprs, left, right), negate_expr(exprs, share))
 
 
 def incomplete_gamma(exprs: ExprGraph, shape: Expr, x: Expr) -> Expr:
@@ -408,10 +474,13 @@ def power_expr(exprs: ExprGraph, base: Expr, exponent: Expr) -> Expr:
         # A common type gives equal powers the same expression.
         exponent = exponent if base.is_data else exprs.real(exponent)
         return exprs.node(scalar.pow, (base, exponent))
-    if base.is_data and is_positive(exponent) and not _is_positive_data(exprs, base):
+    core, data = (exprs.one, base) if base.is_data else scaled_core(exprs, base)
+    may_be_zero = data is not exprs.one and not _is_positive_data(exprs, data)
+    if may_be_zero and is_positive(core) and is_positive(exponent):
         # Derivatives of exp(x log 0) are not numbers, as in the response to a dose of zero.
-        positive = exprs.node(scalar.gt, (base, exprs.zero))
-        power = _exp_of_log(exprs, switch_expr(exprs, positive, base, exprs.one), exponent)
+        positive = exprs.node(scalar.gt, (data, exprs.zero))
+        some = multiply_exprs(exprs, switch_expr(exprs, positive, data, exprs.one), core)
+        power = _exp_of_log(exprs, some, exponent)
         return switch_expr(exprs, positive, power, exprs.zero)
     return _exp_of_log(exprs, base, exponent)
 

@@ -158,7 +158,23 @@ IDENTITIES = {
         "Add Mul Softplus Exp Log1mexp",
     ),
     "a share between cutpoints of unknown order": (
-        f.log(f.sigmoid(u + v) - f.sigmoid(u)), "Log Add Mul Sigmoid"),
+        f.log(f.sigmoid(u + v) - f.sigmoid(u)), "Add Mul Softplus Log1mexp"),
+    "a share by the ratio of two logistic probabilities": (
+        f.log1mexp(f.softplus(f.exp(v) + w) - f.softplus(f.exp(u) + f.exp(v) + w)),
+        "Add Mul Softplus Exp LogAny",
+    ),
+    "a share by the ratio of two normal probabilities": (
+        f.log1mexp(f.log(f.erfc(f.exp(v) + w) / 2.0) - f.log(f.erfc(w) / 2.0)),
+        "LogBetweenTails LT LogErfc Log1mexp Add Mul Exp",
+    ),
+    "a difference of exponentials": (
+        f.log(f.exp(-f.exp(u)) - f.exp(-f.exp(u) - f.exp(v))), "Add Mul Exp LogAny"),
+    "a share between two survival times": (
+        f.log1mexp(f.exp(u) - f.exp(u + f.exp(v))), "Add Exp LogAny"),
+    "the complement of a ratio that data may make 0": (
+        f.log1mexp(f.switch(x > 0.0, -f.softplus(u), -np.inf) - f.softplus(v)),
+        "Switch Add Mul Softplus Log1mexp",
+    ),
     "shares are not negative": (
         f.switch(
             f.and_(
@@ -170,6 +186,19 @@ IDENTITIES = {
         ),
         "",
     ),
+    "normal shares are not negative": (
+        f.switch(
+            f.and_(
+                0.5 * f.erfc(u) - 0.5 * f.erfc(f.exp(v) + u) >= 0.0,
+                0.5 * f.erfc(u) - 0.5 * f.erfc(f.exp(v) + u) <= 1.0,
+            ),
+            w,
+            -np.inf,
+        ),
+        "",
+    ),
+    "normal shares of unknown order are compared": (
+        f.switch(0.5 * f.erfc(u) - 0.5 * f.erfc(u + v) >= 0.0, w, v), "Switch GE Add Mul Erfc"),
     "shares of unknown order are compared": (
         f.switch(f.sigmoid(u + v) - f.sigmoid(u) >= 0.0, w, v), "Switch GE Add Mul Sigmoid"),
     "waiting for two events": (f.log(f.gammaincc(2.0, f.exp(u))), "Log GammaIncC Exp"),
@@ -264,6 +293,8 @@ UNDEFINED = {
     "a product with negative data": f.log(x * f.exp(w)),
     "a logarithm raised again": f.exp(f.log(u)),
     "a logarithm of a sum": f.log(f.exp(u) + v),
+    "a logarithm of a difference of exponentials": f.log(f.exp(u) - f.exp(v)),
+    "a share of unknown order": f.log(f.sigmoid(u) - f.sigmoid(v)),
     "a root of a square root": f.sqr(f.sqrt(u)),
     "a broken power": f.pow(2.0 * u, 0.5),
 }
@@ -437,8 +468,22 @@ def test_a_power_of_zero_has_derivatives():
     """0^h is 0 for every h > 0, as the response to a dose of zero, and so are its derivatives."""
     exprs, h = ExprGraph(), np.full((1, 3), 0.3)
     f, dose = Builder(exprs, simplify.apply_operation), exprs.data(0, ())
-    power, doses = f.pow(dose, f.exp(exprs.coordinate(0))), np.array([0.0, 0.5, 3.0])
-    np.testing.assert_allclose(value_of(power, h, [doses]), doses ** np.exp(0.3))
-    assert "Switch" in operations(power)
+    size, doses = f.exp(exprs.coordinate(0)), np.array([0.0, 0.5, 3.0])
+    for base, factor in ((dose, 1.0), (f.mul(dose, size), np.exp(0.3))):
+        power = f.pow(base, size)
+        np.testing.assert_allclose(value_of(power, h, [doses]), (factor * doses) ** np.exp(0.3))
+        assert "Switch" in operations(power)
     exprs.positive.add(dose)
-    assert "Switch" not in operations(f.pow(dose, f.exp(exprs.coordinate(1))))
+    size = f.exp(exprs.coordinate(1))
+    for base in (dose, f.mul(dose, size)):
+        assert "Switch" not in operations(f.pow(base, size))
+
+
+def test_positive_data_decide_conditions():
+    """As the test of a distribution of positive numbers, whose value is data."""
+    exprs = ExprGraph()
+    f, u, time = Builder(exprs, simplify.apply_operation), exprs.coordinate(0), exprs.data(0, ())
+    assert "Switch" in operations(f.switch(f.le(time, 0.0), -np.inf, u))
+    exprs.positive.add(time)
+    assert f.switch(f.le(time, 0.0), -np.inf, u) is u
+    assert f.switch(f.gt(time, 0.0), u, -np.inf) is u
