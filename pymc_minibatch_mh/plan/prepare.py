@@ -37,7 +37,12 @@ from pymc_minibatch_mh.plan.plan import (
     require_same_again,
 )
 from pymc_minibatch_mh.reference.arrow_search import find_grouped
-from pymc_minibatch_mh.reference.few_rows import n_slopes, reference_of_few
+from pymc_minibatch_mh.reference.few_rows import (
+    has_kinks_between_lines,
+    n_slopes,
+    reference_of_few,
+)
+from pymc_minibatch_mh.reference.smoothing import MAX_SIZE, too_many_coordinates
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reference.third_order import with_cubic_terms
 from pymc_minibatch_mh.reparametrize.inverse_shape import shape_variables
@@ -231,6 +236,12 @@ def _prepare_plan(
     moves: EffectMoves,
 ) -> Plan:
     """Plan of a model, with effects sampled in one of the requested ways if possible."""
+    size = target.factorization.size
+    if target.taylor_order > 0 and size > MAX_SIZE and has_kinks_between_lines(target):
+        # No centre has curvature, neither of all coordinates nor of effects alone.
+        effects = dict.fromkeys(map(target.factorization.name_at, sorted(target.indexed)))
+        names = ", ".join([term_names(target.factorization), *map(repr, effects)])
+        raise too_many_coordinates(names, size)
     why_apart, slower = "as blocks=True asks for", None
     if moves.integrated != "never":
         try:

@@ -16,12 +16,14 @@ from pymc_minibatch_mh.compiled.prior import Prior
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, ModeError
 from pymc_minibatch_mh.expressions.graph import Argument, Expr
-from pymc_minibatch_mh.expressions.patterns import evaluate_exprs, operands_first
+from pymc_minibatch_mh.expressions.kinks import kinks_of
+from pymc_minibatch_mh.expressions.patterns import constant_value, evaluate_exprs, operands_first
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.marginal import precision_at
 from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, reference_at
 from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.structure.predictors import indexed_coordinates
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Minimum and maximum number of rows, evenly spaced over all terms; maximum number of products in
@@ -114,6 +116,20 @@ def n_slopes(target: Target) -> int:
     if isinstance(functions, BoundsError):
         return 0
     return sum(count_operations(slopes_of_term(target, k, f)) for k, f in enumerate(functions))
+
+
+def has_kinks_between_lines(target: Target) -> bool:
+    """Whether rows have kinks, and no curvature in a predictor with effects of groups."""
+    for k, function in enumerate(target.known_functions):
+        if not any(map(function.exprs.kinks.get, kinks_of(function.exprs, function.root))):
+            continue
+        m = len(function.arguments)
+        pairs = zip(*(x.tolist() for x in np.triu_indices(m)), strict=True)
+        bends = dict(zip(pairs, slopes_of_term(target, k, function)[1 + m :], strict=True))
+        effects = (a for a, form in enumerate(function.arguments) if indexed_coordinates([form]))
+        if any(constant_value(bends[a, a]) == 0.0 for a in effects):
+            return True
+    return False
 
 
 def reference_of_few(target: Target, start: np.ndarray) -> Reference | None:

@@ -49,12 +49,7 @@ def find_smoothed(
     The coordinates `jumping` decide where rows jump; the precision has no entries beside them.
     """
     if start.size > MAX_SIZE:
-        raise ModeError(
-            f"{density.first_names}, ...: observations have kinks, and their centre is "
-            f"an average along each of {start.size:,} coordinates, which is built for up to "
-            f"{MAX_SIZE}. Use fewer groups, or a smooth log-likelihood, such as "
-            "w * pt.softplus(x / w) instead of pt.maximum(x, 0) with a width w."
-        )
+        raise too_many_coordinates(f"{density.first_names}, ...", start.size)
     full_data = density.full_data
     few = rows_of_few(full_data, start.size, rng)
     precision = precision_of_scores(density, start, rng)
@@ -71,6 +66,16 @@ def find_smoothed(
     position, precision = _climb(density, position, precision, alone)
     likelihood = full_data.likelihood(position, hessian=True)
     return Mode(position, precision, likelihood, tuple(range(position.size)))
+
+
+def too_many_coordinates(names: str, size: int) -> ModeError:
+    """Error about observations with kinks and more coordinates than averages are built for."""
+    return ModeError(
+        f"{names}: observations have kinks, and their centre is an average along each of {size:,} "
+        f"coordinates, which is built for up to {MAX_SIZE}. Use fewer groups, a smooth "
+        "log-likelihood, such as w * pt.softplus(x / w) instead of pt.maximum(x, 0) with a width "
+        "w, or pm.NUTS()."
+    )
 
 
 def _climb(

@@ -6,9 +6,11 @@ import pytest
 from scipy.special import expit
 
 from helpers.grouped import target_of
+from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.reference import full_data
 from pymc_minibatch_mh.reference.density import Density
+from pymc_minibatch_mh.reference.few_rows import has_kinks_between_lines
 from pymc_minibatch_mh.reference.marginal import mode_near_mean
 from pymc_minibatch_mh.reference.mode import find_centre, find_mode
 from pymc_minibatch_mh.reference.smoothing import find_smoothed
@@ -115,3 +117,45 @@ def test_kinks_in_many_coordinates_are_refused_at_once():
         ModeError, match=r"^'effect\[0\]'.*an average along each of 200 coordinates"
     ):
         find_smoothed(Density(Kinked(), names, 1.0), np.zeros(200), np.random.default_rng(0))
+
+
+def quantile_of_groups(response, groups):
+    pm.AsymmetricLaplace(
+        "y", q=0.9, mu=pm.Normal("z", shape=groups)[response.group], b=1.0, observed=response.y
+    )
+
+
+def halves_of_groups(response, groups):
+    """Declare halves of normal distributions of two widths, which have curvature."""
+    rest = response.y - pm.Normal("z", shape=groups)[response.group]
+    pm.Potential("y", -pm.math.switch(rest > 0.0, rest**2, 0.5 * rest**2).sum())
+
+
+def quantile_of_one(response, groups):
+    pm.AsymmetricLaplace("y", q=0.9, mu=pm.Normal("z"), b=1.0, observed=response.y)
+
+
+class Response:
+    def __init__(self, groups):
+        self.group = np.arange(5 * groups) % groups
+        self.y = np.random.default_rng(3).normal(size=5 * groups)
+
+
+@pytest.mark.parametrize(
+    ("declare", "expected"),
+    [(quantile_of_groups, True), (halves_of_groups, False), (quantile_of_one, False)],
+)
+def test_lines_between_kinks_are_told_from_curves(declare, expected):
+    with pm.Model() as model:
+        declare(Response(200), 200)
+    assert has_kinks_between_lines(target_of(model)) is expected
+
+
+def test_many_effects_of_kinked_observations_are_refused_at_once():
+    """No search finds a centre, which took half a minute: by groups, one at a time, together."""
+    with pm.Model() as model:
+        quantile_of_groups(Response(200), 200)
+    with pytest.raises(
+        ModeError, match=r"^'y', 'z': observations have kinks.*up to 150\. Use fewer"
+    ):
+        TunaMH(model=model)
