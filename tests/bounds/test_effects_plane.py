@@ -1,7 +1,5 @@
 """Draws of two effects of a group: their distribution functions by splines, and refusals."""
 
-from itertools import product
-
 import numpy as np
 import pymc as pm
 import pytest
@@ -11,7 +9,6 @@ from scipy.interpolate import CubicSpline, RectBivariateSpline
 from compiled.test_group_rows import position_near
 from helpers.group_families import integral_in_the_plane, made
 from helpers.small_groups import target_of
-from helpers.tiers import fast
 from pymc_minibatch_mh.bounds.effects import draw_and_count, effect_values
 from pymc_minibatch_mh.errors import BoundsError
 
@@ -33,13 +30,9 @@ def probabilities(plane, draws):
     return np.stack([first, second], axis=1)
 
 
-@pytest.mark.parametrize(
-    ("name", "tight"),
-    fast(
-        product(["two scales", "correlated", "correlated products"], [False, True]),
-        [("two scales", False)],
-    ),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("tight", [False, True])
+@pytest.mark.parametrize("name", ["two scales", "correlated", "correlated products"])
 def test_draws_have_the_law_of_each_group(name, tight):
     """Wide effects are as the data; narrow ones as the law."""
     family, d, y, model, target = made(name, N, G)

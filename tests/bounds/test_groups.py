@@ -112,6 +112,7 @@ def test_bounds_are_several_times_smaller(step, monkeypatch):
     assert found.headers[0, 2] < 0.8 * whole.headers[0, 2]
 
 
+@pytest.mark.slow
 def test_no_row_exceeds_its_bound(step):
     rng, reference = np.random.default_rng(6), step.reference
     chain = Chain(step.program, np.random.default_rng(1), adapting=True)

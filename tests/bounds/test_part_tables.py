@@ -62,7 +62,7 @@ def moves(step, seed):
             yield Between(step, rng, size, moved)
 
 
-@pytest.mark.parametrize("name", fast(GROUPED, ("logistic", "at_grounds")))
+@pytest.mark.parametrize("name", fast(GROUPED, ("at_grounds",)))
 def test_no_row_changes_by_more_than_its_ceiling(name):
     step, ratios = step_of(name), []
     for move in moves(step, 1):

@@ -113,6 +113,7 @@ def test_an_infinite_slope_has_an_infinite_curvature():
     np.testing.assert_allclose(hessian[1], [0.0, -1.0])
 
 
+@pytest.mark.slow
 def test_derivatives_of_all_rows_are_the_exact_ones(step):
     of_rows = step.target.full_data
     assert of_rows.rows.without_second == "Slope"

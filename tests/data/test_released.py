@@ -74,13 +74,9 @@ def threads_ended():
     return wait
 
 
-#: One storage of either kind, memory and files, with a method of either kind.
-KEPT = [(in_memory, TunaMH), (in_files, PenaltyMH)]
-
-
 @pytest.mark.parametrize(
     ("stored", "method"),
-    fast([(in_memory, TunaMH), (in_files, PenaltyMH), (in_parquet, TunaMH)], KEPT),
+    fast([(in_memory, TunaMH), (in_files, PenaltyMH), (in_parquet, TunaMH)], [(in_memory, TunaMH)]),
 )
 def test_rows_are_released_with_model_step_and_trace(stored, method, tmp_path, threads_ended):
     storages = []

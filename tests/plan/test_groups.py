@@ -46,6 +46,7 @@ def test_other_ways_are_kept(model, blocks):
     assert (plan.blocks is not None) is blocks
 
 
+@pytest.mark.slow
 def test_large_groups_are_forecast_to_be_slower(caplog):
     caplog.set_level("INFO", logger="pymc")
     plan = TunaMH(model=panel(200, each=80)).plan
@@ -82,6 +83,7 @@ def test_groups_of_hundreds_are_not_tried(monkeypatch):
     assert "has 5 rows in the group of a typical row" in plan.reason
 
 
+@pytest.mark.slow
 def test_effects_that_cannot_be_drawn_get_no_nodes(monkeypatch):
     def chosen(*_):
         raise AssertionError("nodes were chosen")
@@ -130,6 +132,7 @@ def test_explain_counts_groups_and_the_time_of_their_effects(step, monkeypatch):
     assert longer.ess_per_second_in_blocks < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["tau", "mu"])
 def test_effects_whose_prior_belongs_to_another_step_are_not_integrated_out(model, other, caplog):
     caplog.set_level("INFO", logger="pymc")
@@ -139,6 +142,7 @@ def test_effects_whose_prior_belongs_to_another_step_are_not_integrated_out(mode
     assert "which belongs to another step" in caplog.text
 
 
+@pytest.mark.slow
 def test_values_of_other_steps_reach_the_prior():
     with panel() as model:
         sharp = pm.Bernoulli("sharp", 0.5)

@@ -98,7 +98,7 @@ def log_integral(model, point, reading):
 
 
 @pytest.mark.parametrize("root", [1, 2])
-@pytest.mark.parametrize("name", fast(MODELS, [name for name in MODELS if name != "correlated"]))
+@pytest.mark.parametrize("name", fast(MODELS, ["centred", "two_terms"]))
 def test_the_density_is_the_models_with_small_groups_integrated_out(name, root, monkeypatch):
     monkeypatch.setattr(small_groups, "LARGE_ROWS", 6)
     model = model_of(name, n_groups=20, large=(0, 8), rows=9)
@@ -141,6 +141,7 @@ def test_a_group_that_is_a_little_larger_is_integrated_out(n_rows, integrated, m
     assert small_groups._small(levels, counts).size == integrated
 
 
+@pytest.mark.slow
 def test_large_groups_are_parameters_and_their_rows_observations():
     step = large_step()
     assert isinstance(step.plan, GroupsPlan)
@@ -192,6 +193,7 @@ def test_traces_without_effects_have_those_of_large_groups():
         draw_effects(xr.DataTree.from_dict({"posterior": lacking}), step)
 
 
+@pytest.mark.slow
 def test_log_likelihoods_of_large_groups_are_integrals_over_their_effects(monkeypatch):
     monkeypatch.setattr(small_groups, "MANY_BESIDE", 0)
     step = TunaMH(model=model_of("products"), blocks="groups")
@@ -261,6 +263,7 @@ def counts_with(extreme, n_groups=400):
     return model
 
 
+@pytest.mark.slow
 def test_an_effect_that_no_nodes_fit_is_a_parameter(tmp_path):
     extreme = 5_000
     step = TunaMH(model=counts_with(extreme), blocks="groups")

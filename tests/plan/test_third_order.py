@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pymc as pm
+import pytest
 
 from pymc_minibatch_mh import PenaltyMH, TunaMH, explain, sample
 from pymc_minibatch_mh.published.lower_bounds import AT_CENTRE, lower_bounds
@@ -31,6 +32,7 @@ def cubic_step():
     return TunaMH(model=rare_events())
 
 
+@pytest.mark.slow
 def test_the_order_is_three_where_that_leaves_fewer_candidates():
     step = cubic_step()
     assert (step.reference.order, step.target.taylor_order) == (3, 3)

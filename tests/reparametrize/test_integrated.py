@@ -8,6 +8,7 @@ import pytest
 from scipy import special
 
 from helpers.small_groups import read
+from helpers.tiers import fast
 from model.evaluation import at_points, evaluate
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.constant_data import with_double_constants
@@ -106,7 +107,7 @@ SCALES = {
     "softplus": (lambda v: np.logaddexp(0.0, v) + 0.1, 0.1, np.inf),
 }
 PLAIN = (np.exp, 0.0, np.inf)
-for_each_model = pytest.mark.parametrize("name", list(MODELS))
+for_each_model = pytest.mark.parametrize("name", fast(MODELS, MODELS.keys() - {"hierarchy"}))
 
 
 @cache

@@ -140,6 +140,7 @@ def test_the_exact_step_stays_where_the_approximate_one_is_slower(model_of, monk
     assert isinstance(choose.choose_step(model_of("logistic")).step, TunaMH)
 
 
+@pytest.mark.slow
 def test_a_model_for_nuts_is_refused_with_the_line_to_type(monkeypatch):
     summarize = forecast.summarize_pilots
 

@@ -34,6 +34,7 @@ def shared(step):
     return sample(step, 40, tune=50, chains=2, random_seed=1, quiet=True, effects=False)
 
 
+@pytest.mark.slow
 def test_a_trace_without_effects_has_what_does_not_depend_on_them(shared):
     assert set(shared.posterior.data_vars) == {"mu", "tau"}
 

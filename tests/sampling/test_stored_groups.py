@@ -75,7 +75,7 @@ def drawn(model, **settings):
 
 @pytest.mark.parametrize(
     ("family", "write"),
-    fast(product(FAMILIES, [files, table]), [("bernoulli", table), ("t", files)]),
+    fast(product(FAMILIES, [files, table]), [("bernoulli", table)]),
 )
 def test_draws_are_those_of_rows_in_memory(family, write, tmp_path, monkeypatch):
     monkeypatch.setattr(effects, "GROUPS_IN_TASK", 150)
@@ -107,6 +107,7 @@ def test_a_file_that_changes_ends_the_run_by_its_name(tmp_path):
         sample(step, 200, tune=10, effects=False, **settings)
 
 
+@pytest.mark.slow
 def test_effects_of_some_groups_are_those_of_all(tmp_path, monkeypatch):
     monkeypatch.setattr(effects, "GROUPS_IN_TASK", 150)
     monkeypatch.setattr(later_effects, "EFFECTS_AT_ONCE", 2 * 2 * G)
@@ -117,6 +118,7 @@ def test_effects_of_some_groups_are_those_of_all(tmp_path, monkeypatch):
     assert np.array_equal(some.posterior["effect"], every.posterior["effect"][..., [3, 399]])
 
 
+@pytest.mark.slow
 def test_appended_rows_are_prepared_anew_with_the_reason(tmp_path, caplog):
     caplog.set_level("INFO", logger="pymc")
     arrays = columns()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytest
 
 from pymc_minibatch_mh import TunaMH
 
@@ -20,6 +21,7 @@ def exact_draws(rng, size):
     return np.column_stack([p, u / p])
 
 
+@pytest.mark.slow
 def test_updates_leave_the_posterior_of_a_product_of_shares_as_it_is():
     rng = np.random.default_rng(17)
     with pm.Model() as model:

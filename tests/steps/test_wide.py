@@ -112,6 +112,7 @@ def test_lines_follow_the_centre():
     assert np.abs(found - directions_of(plan.tables.copy, rows)).max() > 0.1
 
 
+@pytest.mark.slow
 def test_no_row_exceeds_its_own_ceiling():
     """A step without κ > 1 holds every row that it reads against its own ceiling."""
     for name in HELD:
@@ -122,6 +123,7 @@ def test_no_row_exceeds_its_own_ceiling():
         assert float(stats["n_candidates"].median()) > 2.0 * float(stats["n_obs"].median())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", fast(FAMILIES, FEW))
 def test_the_posterior_is_that_without_a_copy(name, monkeypatch):
     settings = {"tune": 1_500, "draws": 12_000, "chains": 2, "random_seed": 3}

@@ -108,6 +108,7 @@ def test_a_tall_logistic_regression_is_for_tuna(of_step, prepared):
     assert of_step.forecast.full_pass_share < 1e-3
 
 
+@pytest.mark.slow
 def test_what_is_expanded_around_is_told(of_step, model_of, prepared):
     assert of_step.centre == "near the mode of the joint density"
     few = {"draws": 100, "tune": 0, "nuts": False, "random_seed": 1}
@@ -184,6 +185,7 @@ def test_rows_that_are_computed_as_a_graph_say_so(monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_a_discrete_variable_leaves_the_approximate_method(of_switched):
     found, built = of_switched
     assert found.step is built
@@ -325,6 +327,7 @@ def of_reading_all(reading_all):
     return explain(reading_all, draws=200, tune=200, nuts=False, random_seed=1)
 
 
+@pytest.mark.slow
 def test_an_approximate_step_is_forecast_where_exactness_takes_all_rows(of_reading_all):
     assert of_reading_all.method == "TunaMH"
     assert of_reading_all.forecast.full_pass_share > 0.9

@@ -55,7 +55,7 @@ CASES = {
     "poisson": Case("poisson", centred=True, tau=0.7, root=1),
     "poisson, weak": Case("poisson", centred=False, tau=0.3, root=2, size=(3_000, 500)),
 }
-QUICK = ("bernoulli", "normal")
+QUICK = ("normal",)
 
 
 def run(case, method=TunaMH, draws=DRAWS, **settings):
@@ -117,7 +117,7 @@ def test_posterior_is_that_of_quadrature(name):
 OTHERS = METHODS.keys() - {"TunaMH", "FireflyMH"} | PAPERS.keys()
 
 
-@pytest.mark.parametrize("method", fast(sorted(OTHERS), ("PenaltyMH", "BarkerMinibatchMH")))
+@pytest.mark.parametrize("method", fast(sorted(OTHERS), ("BarkerMinibatchMH",)))
 def test_other_methods_have_the_same_posterior(method):
     trace = run(CASES["normal"], (METHODS | PAPERS)[method], draws=5_000, effects=False)
     found = distances(trace.posterior, quadrature("normal"))
@@ -135,7 +135,7 @@ def standardised(trace, rows):
     return (trace["z"].to_numpy() - mean) / np.sqrt(variance)
 
 
-@pytest.mark.parametrize("name", ["normal", "normal, weak"])
+@pytest.mark.parametrize("name", fast(["normal", "normal, weak"], QUICK))
 def test_effects_are_drawn_anew_given_each_position(name):
     """Whatever positions are, effects less what they tell is noise, of every draw another one."""
     trace = tuna(name)

@@ -39,6 +39,7 @@ def trace(model):
     return sample(step, 500, tune=300, chains=2, random_seed=3, quiet=True)
 
 
+@pytest.mark.slow
 def test_summary_has_all_effects_under_bambis_names(model, trace):
     told = bambi_trace(model, trace)
     assert told.posterior["1|g"].sizes["g__factor_dim"] == GROUPS

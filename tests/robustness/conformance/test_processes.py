@@ -38,11 +38,12 @@ def in_another_process(families, methods, folder):
     return printed("-c", script, PYTHONHASHSEED="2", PYTENSOR_FLAGS=flags)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("families", "methods"),
     [
         pytest.param(["zero_inflated_poisson"], ["TunaMH"], id="counts"),
-        pytest.param(list(FAMILIES), ["TunaMH", "PenaltyMH"], id="all", marks=pytest.mark.slow),
+        pytest.param(list(FAMILIES), ["TunaMH", "PenaltyMH"], id="all"),
     ],
 )
 def test_draws_and_keys_of_files_do_not_depend_on_the_process(families, methods, tmp_path):

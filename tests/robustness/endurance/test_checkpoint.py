@@ -40,6 +40,7 @@ def same_draws(one, other):
             np.testing.assert_array_equal(one[group][name], other[group][name])
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_again_and_again_draws_what_one_does(tmp_path):
     step = TunaMH(model=two_likelihoods())
     whole = sample(step, DRAWS, cores=2, **RUN, **QUIET)
