@@ -295,7 +295,7 @@ def exact_groups() -> Moments:
     sums, counts = (np.bincount(group, w, GROUPS) for w in (y, np.ones(ROWS)))
     z = np.linspace(-7.0, 7.0, 1_001)
     lines = []
-    for log_tau in np.linspace(-9.0, -0.5, 120):
+    for log_tau in np.linspace(-16.0, -0.5, 156):
         tau = np.exp(log_tau)
         for mu in np.linspace(0.5 - 0.15 - tau, 0.5 + 0.15 + tau, 81):
             line = mu + tau * z
@@ -318,7 +318,7 @@ EXACT: dict[str, Callable[[], Moments]] = {
         near_end, "u", background, "u_log__", np.exp, np.linspace(-13.0, -2.0, 61)
     ),
     "zero-inflation": partial(
-        near_end, "share", zero_inflation, "share_logodds__", expit, np.linspace(-15.0, -4.0, 61)
+        near_end, "share", zero_inflation, "share_logodds__", expit, np.linspace(4.0, 15.0, 61)
     ),
     "lapses": partial(
         near_end, "lapse", lapses, "lapse_logodds__", expit, np.linspace(-15.0, -3.0, 61)
