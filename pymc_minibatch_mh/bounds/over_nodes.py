@@ -38,6 +38,10 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Probabilities of a normal posterior outside of each ball, and of the balls across each slab.
 TAILS, ACROSS = (0.3, 0.02, 1e-4, 1e-12), (0.3, 0.02, 1e-4, 1e-7)
+#: The same outside of each of many balls; share of all groups up to which they save little.
+MANY_TAILS, WORTH_MANY = (0.5, 0.3, 0.15, 0.07, 0.02, 0.004, 1e-4, 1e-12), 1.0 / 50.0
+#: Maximum numbers of nodes of which pairs are bounded as well, by coarse covers and by fine ones.
+PAIRED, ALL_PAIRED = 32, 128
 #: First and last value of the square of a scale that slabs hold, in its standard deviations.
 ENDS_OF_SLABS = -4.5, 5.3
 #: Slabs that are tried: half width in standard deviations of the scale, number of balls in which
@@ -78,6 +82,7 @@ class Region(NamedTuple):
     n_kinds: int
     lengths: np.ndarray
     interval: tuple[float, float] = (-np.inf, np.inf)
+    most_paired: int = PAIRED
 
 
 class Cover(NamedTuple):
@@ -178,15 +183,18 @@ class NodeBoundsPass:
         if len(self._rows.layout.offsets) > 1 and scales:
             yield self._slabs_along(min(scales, key=partial(self._narrowed, trials)))
 
-    def _balls_of_mode(self) -> np.ndarray:
+    def _balls_of_mode(self, tails: tuple[float, ...] = TAILS) -> np.ndarray:
         """Radii of the balls about the centre."""
-        return np.sqrt([chdtri(self._reference.size, tail) for tail in TAILS])
+        return np.sqrt([chdtri(self._reference.size, tail) for tail in tails])
 
     def _balls(self) -> Iterator[Cover]:
-        """Balls about the centre, without and with inner ones."""
-        outer = self._balls_of_mode()
-        for inner in (outer[:0], outer[0] * np.array(INNER)):
-            yield Cover([self._ball(outer, inner)], None)
+        """Balls about the centre, without inner ones, with them, and many with all nodes' pairs."""
+        shares, outer = np.array(INNER), self._balls_of_mode()
+        for inner in (shares[:0], shares):
+            yield Cover([self._ball(outer, outer[0] * inner)], None)
+        outer = self._balls_of_mode(MANY_TAILS)
+        many = self._ball(outer, outer[0] * shares)._replace(most_paired=ALL_PAIRED)
+        yield Cover([many], None, WORTH_MANY)
 
     def _ball(self, outer: np.ndarray, inner: np.ndarray | tuple = ()) -> Region:
         """Balls about the centre that have bounds, and inner ones."""

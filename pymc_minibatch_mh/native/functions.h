@@ -133,8 +133,8 @@ mh_status mh_tensor_of_nodes(const mh_nodes *nodes, double *tensor, mh_arena *sc
  * unfolding of T, (d, d^2). */
 mh_status mh_norm_of_tensor(const double *tensor, int64_t size, double *norm, mh_arena *scratch);
 /* Bounds of the absolute third and fourth derivative along any unit direction over the ball, infinite
- * where suprema are not finite. */
-mh_status mh_bound_over_nodes(const mh_nodes *nodes, const mh_suprema *suprema, double radius, double *third, double *fourth, mh_arena *scratch);
+ * where suprema are not finite. Pairs of up to `most_paired` nodes are bounded as well. */
+mh_status mh_bound_over_nodes(const mh_nodes *nodes, const mh_suprema *suprema, double radius, int64_t most_paired, double *third, double *fourth, mh_arena *scratch);
 
 /* ---- states.c: an mh_row_function of each role; `scratch`: mh_room_of_states numbers ---- */
 int64_t mh_room_of_states(const mh_state_rows *rows);

@@ -664,8 +664,8 @@ static mh_status bound_in_balls(const mh_nodes *nodes, const double *log_weights
     for (int64_t r = skipped; r < region->n_radii; r++) {
         const double *at = suprema + (r - skipped) * 4 * each;
         const mh_suprema over = {at, at + each, at + 2 * each, at + 3 * each};
-        MH_TRY(mh_bound_over_nodes(nodes, &over, region->radii[r], out->third + r,
-                                   out->fourth + r, scratch));
+        MH_TRY(mh_bound_over_nodes(nodes, &over, region->radii[r], region->most_paired,
+                                   out->third + r, out->fourth + r, scratch));
         if (may_appear(nodes, log_weights, &over))
             out->third[r] = out->fourth[r] = INFINITY;
     }

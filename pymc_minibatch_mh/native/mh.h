@@ -195,9 +195,9 @@ typedef struct mh_suprema {
 } mh_suprema;
 
 /* Balls of ascending radii in coordinates w of theta + factor w; in the last `n_kinds` derivatives are
- * bounded. */
+ * bounded, also by pairs of nodes if these are at most `most_paired`. */
 typedef struct mh_region {
-    int64_t n_radii, n_kinds;
+    int64_t n_radii, n_kinds, most_paired;
     const double *theta, *factor, *radii; /* (d,), (d, d) and (n_radii,) */
 } mh_region;
 

@@ -27,8 +27,6 @@
 static const double ABOVE_ROUNDING = 1.0 + 1e-9;
 /* Pairs with a smaller product of weights are bounded by the lengths of gradients alone. */
 static const double NEGLIGIBLE = 1e-9;
-/* Maximum number of nodes whose pairs are bounded as well. */
-enum { MOST_PAIRED = 32 };
 
 /* Nodes at the centre. Impossible ones, F_q = -inf, have zeros, and no weight anywhere. */
 typedef struct centred_nodes {
@@ -317,7 +315,8 @@ static mh_status moments_of_pairs(const centred_nodes *at, const node_bounds *ea
 }
 
 mh_status mh_bound_over_nodes(const mh_nodes *nodes, const mh_suprema *suprema, double radius,
-                              double *third, double *fourth, mh_arena *scratch)
+                              int64_t most_paired, double *third, double *fourth,
+                              mh_arena *scratch)
 {
     MH_SCOPE(scratch);
     centred_nodes at;
@@ -328,7 +327,7 @@ mh_status mh_bound_over_nodes(const mh_nodes *nodes, const mh_suprema *suprema, 
     bound_nodes(nodes, &at, suprema, radius, each, &mean);
     MH_TRY(moments_of_nodes(&at, each, &mean, radius, &of_nodes, scratch));
     of_pairs = of_nodes;
-    if (at.count <= MOST_PAIRED)
+    if (at.count <= most_paired)
         MH_TRY(moments_of_pairs(&at, each, &mean, radius, &of_pairs, scratch));
     const double second = mh_smaller(of_nodes.second, of_pairs.second);
     const double quartic = mh_smaller(of_nodes.fourth, of_pairs.fourth);

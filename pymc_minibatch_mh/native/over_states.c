@@ -13,6 +13,9 @@
  * along any unit direction, and a value of at most |z|^n/n! (t + b |z|/(n + 1)): the bound t + b R/n. */
 #include "groups.h"
 
+/* Maximum number of states whose pairs are bounded as well. */
+enum { MOST_PAIRED = 32 };
+
 /* A row, with derivatives in coordinates z of the unit ball. */
 typedef struct state_bounds {
     const mh_state_rows *rows;
@@ -147,7 +150,7 @@ static mh_status add_sum(state_bounds *row, const mh_states *sum, const double *
             mh_add_times(row->total + m + a * m, factor * nodes.shares[k] * nodes.gradients[k * m + a],
                          nodes.gradients + k * m, m);
     const mh_suprema bounds = {over, over + n, over + 2 * n, over};
-    MH_TRY(mh_bound_over_nodes(&nodes, &bounds, radius, &third, &fourth, scratch));
+    MH_TRY(mh_bound_over_nodes(&nodes, &bounds, radius, MOST_PAIRED, &third, &fourth, scratch));
     row->third += fabs(factor) * third;
     row->fourth += fabs(factor) * fourth;
     MH_TRY(mh_tensor_of_nodes(&nodes, row->turned, scratch));

@@ -14,9 +14,12 @@ from pymc_minibatch_mh.bounds import bound_check, over_nodes
 from pymc_minibatch_mh.bounds.bound_check import BoundedPosterior
 from pymc_minibatch_mh.bounds.over_nodes import (
     ACROSS,
+    ALL_PAIRED,
     ENDS_OF_SLABS,
     INNER,
+    MANY_TAILS,
     NO_BOUND,
+    PAIRED,
     TAILS,
     NodeBoundsPass,
 )
@@ -309,7 +312,35 @@ def test_bounds_near_a_position_are_the_remainder_and_its_derivatives(name):
     np.testing.assert_allclose(found, bend, rtol=0.05, atol=1e-3)
 
 
-def test_tables_are_of_ascending_balls():
+def test_no_remainder_exceeds_its_bound_by_pairs_of_many_nodes(monkeypatch):
+    """Of two effects, over many balls; and bounds are smaller than without the pairs."""
+    target, reference = posterior("correlated")
+    reference, rows = bounded_to(reference, 0.3), target.group_rows
+    _, inner, many = NodeBoundsPass(rows, reference)._balls()
+    assert PAIRED < rows.nodes.z.shape[2] <= ALL_PAIRED
+    monkeypatch.setattr(NodeBoundsPass, "_best_cover", lambda *_: (many, 0.0))
+    tables = NodeBoundsPass(rows, reference).tables()
+    assert MANY_TAILS[1] == TAILS[0]
+    coarse = NodeBoundsPass(rows, reference)._tables_of(inner, [(0, G)])[2]
+    assert tables.c[1].sum() < 0.9 * coarse[0].sum()
+    remainders, rng = Remainders(target, reference, tables), np.random.default_rng(3)
+    found = [remainders.largest(k, rng, 20, 1, 10) for k in range(0, len(tables.c), 2)]
+    assert max(found) <= 1.0
+    assert found[0] > 0.05
+
+
+def test_many_balls_are_tried_where_many_groups_are_drawn():
+    """Not for a few of all groups, which a finer cover would draw as well."""
+    target, reference = posterior("bernoulli")
+    few, _, many = NodeBoundsPass(target.group_rows, reference)._covers([(0, G)])
+    assert few.share == 0.0
+    assert many.share == pytest.approx(0.02)
+    outer = many.regions[0].lengths
+    np.testing.assert_allclose(outer, np.sqrt([chdtri(reference.size, x) for x in MANY_TAILS]))
+
+
+def test_tables_are_of_ascending_balls(monkeypatch):
+    monkeypatch.setattr(over_nodes, "WORTH_MANY", 1.0)
     target, reference = posterior("bernoulli")
     _, tables = bounded(target, reference)
     radii = np.sqrt([chdtri(reference.centre.size, tail) for tail in TAILS])
@@ -389,6 +420,7 @@ def integral_of_one_node(rows, u, length, balls):
 def test_bounds_of_one_node_are_an_integral(size, inner, monkeypatch):
     """Derivatives of counts are known, and a node alone has no moments."""
     monkeypatch.setattr(over_nodes, "FEW_GROUPS", 0.0 if inner else np.inf)
+    monkeypatch.setattr(over_nodes, "WORTH_MANY", 1.0)
     group, rng = np.repeat(np.arange(60), np.arange(60) % 4), np.random.default_rng(2)
     with pm.Model() as model:
         effect = pm.Normal("a", pm.Normal("mu", 0.0, 1.0), pm.HalfNormal("tau"), shape=60)

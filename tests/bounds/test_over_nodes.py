@@ -93,10 +93,10 @@ FAMILIES["twisted"] = partial(with_row, "cubic", 0.0)
 FAMILIES["rippled"] = partial(with_row, "ripples", 2.5)
 
 
-def bounds_of(nodes, suprema, radius):
+def bounds_of(nodes, suprema, radius, most_paired=32):
     """Return the library's bounds of the third and the fourth derivative."""
     out = np.empty((2, 1))
-    assert function("mh_bound_over_nodes")(nodes, suprema, radius, *out) == 0
+    assert function("mh_bound_over_nodes")(nodes, suprema, radius, most_paired, *out) == 0
     return out[:, 0]
 
 
@@ -151,6 +151,18 @@ def test_no_derivative_in_a_ball_exceeds_its_bound(name, size):
         bounds = bounds_within(family, radius)
         largest = [find_largest(family, radius, order, rng) for order in (3, 4)]
         assert np.all(largest <= bounds)
+
+
+def test_pairs_of_many_nodes_count_up_to_a_number_of_nodes():
+    """Bounds by pairs are smaller, and are exceeded no more."""
+    rng = np.random.default_rng(4)
+    family = rows_of("logistic", 3, rng, n_nodes=49)
+    for radius in (1.0, 3.0):
+        by_nodes, by_pairs = (
+            bounds_of(family.nodes(), family.suprema(radius), radius, most) for most in (48, 49)
+        )
+        assert np.all(by_pairs < 0.9 * by_nodes)
+        assert np.all([find_largest(family, radius, k, rng) for k in (3, 4)] <= by_pairs)
 
 
 @pytest.mark.parametrize(
