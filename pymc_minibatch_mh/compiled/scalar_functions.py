@@ -8,7 +8,9 @@ process, cached on disk by PyTensor.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import CFUNCTYPE, c_int64, c_void_p
+from functools import reduce
 from hashlib import sha256
+from itertools import count
 from threading import RLock
 from types import FunctionType
 from typing import Any
@@ -16,7 +18,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import pytensor
-from numba import carray, cfunc, types
+from numba import carray, cfunc, from_dtype, types
+from numba.core import cgutils
 from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
 from pytensor.graph.basic import Apply as Node
@@ -31,12 +34,12 @@ from pytensor.link.numba.dispatch.basic import (
     numba_typify,
     register_funcify_and_cache_key,
 )
-from pytensor.link.utils import fgraph_to_python
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import Composite, ScalarOp
 
 from pymc_minibatch_mh.expressions.graph import Apply, Argument, Constant, Expr, Lookup
 from pymc_minibatch_mh.expressions.patterns import operands_first, operands_last
+from pymc_minibatch_mh.functions.changes import Sizes
 from pymc_minibatch_mh.native import library
 from pymc_minibatch_mh.native.library import FunctionAt, LaidOut
 from pymc_minibatch_mh.threads import DelayedInterrupts
@@ -176,50 +179,152 @@ def _cast_to(variable: Variable, dtype: np.dtype) -> Variable:
     return scalar.Cast(scalar.get_scalar_type(dtype.name))(variable)
 
 
+def _absolute(builder: Any, value: Any) -> Any:
+    return builder.call(builder.module.declare_intrinsic("llvm.fabs", [value.type]), [value])
+
+
+#: Instructions of operations on float64, as numba writes them: operands -> value.
+_INSTRUCTIONS: dict[type[ScalarOp], Callable[..., Any]] = {
+    scalar.Add: lambda builder, *x: reduce(builder.fadd, x),
+    scalar.Mul: lambda builder, *x: reduce(builder.fmul, x),
+    scalar.Sub: lambda builder, x, y: builder.fsub(x, y),
+    scalar.TrueDiv: lambda builder, x, y: builder.fdiv(x, y),
+    scalar.Reciprocal: lambda builder, x: builder.fdiv(x.type(1.0), x),
+    scalar.Neg: lambda builder, x: builder.fneg(x),
+    scalar.Sqr: lambda builder, x: builder.fmul(x, x),
+    scalar.Identity: lambda _, x: x,
+    Sizes: lambda builder, *x: reduce(builder.fadd, [_absolute(builder, y) for y in x]),
+    scalar.GT: lambda builder, x, y: builder.fcmp_ordered(">", x, y),
+    scalar.LT: lambda builder, x, y: builder.fcmp_ordered("<", x, y),
+    scalar.NEQ: lambda builder, x, y: builder.fcmp_unordered("!=", x, y),
+    scalar.Switch: lambda builder, condition, x, y: builder.select(condition, x, y),
+}
+#: Types of arguments of any number.
+_STARRED = types.StarArgTuple, types.StarArgUniTuple
+
+
+class _Program:
+    """Instructions of a graph's operations, in order, without numba's passes over a function.
+
+    Type inference and analysis of control flow take numba milliseconds for each operation.
+    """
+
+    def __init__(self, graph: FunctionGraph) -> None:
+        self._graph = graph
+        self._types: dict[Variable, Any] = dict.fromkeys(graph.inputs, types.float64)
+        #: Compiled function, its type and its signature, for operations without instructions.
+        self._called: dict[Node, tuple[Any, Any, Any]] = {}
+
+    def infer_types(self, context: Any) -> None:
+        """Compile the functions of all operations for the types of their operands."""
+        for node in self._graph.toposort():
+            for x in node.inputs:
+                if x not in self._types:
+                    self._types[x] = types.unliteral(context.resolve_value_type(_typified(x)))
+            operands = [self._types[x] for x in node.inputs]
+            self._types[node.outputs[0]] = self._result_type(context, node, operands)
+
+    def _result_type(self, context: Any, node: Node, operands: list[Any]) -> Any:
+        choice = types.boolean, types.float64, types.float64
+        plain = choice if isinstance(node.op, scalar.Switch) else (types.float64,) * len(operands)
+        if type(node.op) in _INSTRUCTIONS and tuple(operands) == plain:
+            return from_dtype(np.dtype(node.outputs[0].type.dtype))
+        compiled = _numba_operation(node)[0]
+        function = context.resolve_value_type(compiled)
+        signature = function.get_call_type(context, operands, {})
+        # The type has a weak reference to the compiled function.
+        self._called[node] = compiled, function, signature
+        return signature.return_type
+
+    def write(self, context: Any, builder: Any, numbers: Any) -> list[Any]:
+        """Write instructions that take inputs at an address; return the outputs."""
+        values: dict[Variable, Any] = {
+            variable: builder.load(builder.gep(numbers, [context.get_constant(types.intp, k)]))
+            for k, variable in enumerate(self._graph.inputs)
+        }
+        for node in self._graph.toposort():
+            for x in node.inputs:
+                if x not in values:
+                    values[x] = context.get_constant_generic(builder, self._types[x], _typified(x))
+            operands = [values[x] for x in node.inputs]
+            values[node.outputs[0]] = self._write_operation(context, builder, node, operands)
+        return [values[x] for x in self._graph.outputs]
+
+    def _write_operation(self, context: Any, builder: Any, node: Node, operands: list[Any]) -> Any:
+        if node not in self._called:
+            return _INSTRUCTIONS[type(node.op)](builder, *operands)
+        _, function, signature = self._called[node]
+        if signature.args and isinstance(signature.args[-1], _STARRED):
+            first = len(signature.args) - 1
+            rest = context.make_tuple(builder, signature.args[-1], operands[first:])
+            operands = [*operands[:first], rest]
+        return context.get_function(function, signature)(builder, operands)
+
+
+def _typified(variable: Variable) -> Any:
+    return numba_typify(variable.data, variable=variable)
+
+
+#: Programs that are compiled at this time, by number.
+_programs: dict[int, _Program] = {}
+_numbers = count()
+
+
 @intrinsic
-def _load_numbers(typing_context, numbers, start, width):  # type: ignore[no-untyped-def]
-    """Tuple of `width` numbers from entry `start` on, in time proportional to `width`."""
-    if not isinstance(width, types.IntegerLiteral):
-        raise RequireLiteralValue("width has to be a constant")
-    loaded = types.UniTuple(types.float64, width.literal_value)
+def _write_outputs(typing_context, number, inputs, outputs):  # type: ignore[no-untyped-def]
+    """Write the outputs of a program for the inputs at an address to another one."""
+    if not isinstance(number, types.IntegerLiteral):
+        raise RequireLiteralValue("the number of a program is a constant")
+    _programs[number.literal_value].infer_types(typing_context)
 
-    def generate_code(context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
-        first = builder.gep(arguments[0], [arguments[1]])
-        each = [builder.gep(first, [arguments[1].type(k)]) for k in range(loaded.count)]
-        return context.make_tuple(builder, loaded, list(map(builder.load, each)))
+    def generate_code(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        program = _programs[signature.args[0].literal_value]
+        for k, value in enumerate(program.write(context, builder, arguments[1])):
+            builder.store(value, builder.gep(arguments[2], [context.get_constant(types.intp, k)]))
+        return context.get_dummy_value()
 
-    return loaded(numbers, types.intp, width), generate_code
+    return types.void(number, inputs, outputs), generate_code
 
 
-# Source code of wrappers: the globals of :class:`_Namespace` define the undefined names.
+@intrinsic
+def _one_number(typing_context):  # type: ignore[no-untyped-def]
+    """Address of room for a number."""
+
+    def generate_code(context, builder, _signature, _arguments):  # type: ignore[no-untyped-def]
+        return cgutils.alloca_once(builder, context.get_value_type(types.float64))
+
+    return NUMBERS(), generate_code
+
+
+@intrinsic
+def _address_of(typing_context, numbers, entry):  # type: ignore[no-untyped-def]
+    """Address of an entry of an array."""
+
+    def generate_code(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return numbers(numbers, entry), generate_code
+
+
+# Source code of wrappers: the globals of :func:`_compile_graph` define the undefined names.
 
 
 def _loop_over_rows(inputs, outputs, n):  # type: ignore[no-untyped-def]
     for i in range(n):
-        results = row_function(*load_numbers(inputs, i * WIDTH, WIDTH))  # type: ignore[name-defined]  # noqa: F821
-        for k in range(len(results)):
-            outputs[i * len(results) + k] = results[k]
+        write_outputs(PROGRAM, address_of(inputs, i * WIDTH), address_of(outputs, i * COUNT))  # type: ignore[name-defined]  # noqa: F821
 
 
 def _at_position(position, context):  # type: ignore[no-untyped-def]
-    (value,) = row_function(*load_numbers(position, 0, WIDTH))  # type: ignore[name-defined]  # noqa: F821
-    return value
+    value = one_number()  # type: ignore[name-defined]  # noqa: F821
+    write_outputs(PROGRAM, position, value)  # type: ignore[name-defined]  # noqa: F821
+    return value[0]
 
 
-class _Namespace(dict[str, Any]):
-    """Globals of a wrapper; its `row_function` is compiled at the first access."""
-
-    def __init__(self, width: int, make: Callable[[], Any]) -> None:
-        super().__init__(__name__=__name__, WIDTH=width, load_numbers=_load_numbers)
-        self._make = make
-
-    def __missing__(self, name: str) -> Any:
-        if name != "row_function":
-            raise KeyError(name)
-        self[name] = self._make()
-        return self[name]
-
-
+_INTRINSICS = {
+    "write_outputs": _write_outputs,
+    "one_number": _one_number,
+    "address_of": _address_of,
+}
 _compiled: WeakValueDictionary[str, FunctionAt] = WeakValueDictionary()
 _operations: dict[tuple, tuple[Any, str | None]] = {}
 
@@ -290,22 +395,22 @@ def without_reordering() -> Iterator[None]:
 def _compile_graph(
     wrapper: Any, signature: Any, kind: str, graph: FunctionGraph, name: str
 ) -> FunctionAt:
-    namespace = _Namespace(len(graph.inputs), lambda: _function_of_floats(graph))
+    number = next(_numbers)
+    namespace = _INTRINSICS | {
+        "__name__": __name__,
+        "PROGRAM": number,
+        "WIDTH": len(graph.inputs),
+        "COUNT": len(graph.outputs),
+    }
     function = FunctionType(wrapper.__code__, namespace, wrapper.__name__)
     cached = bool(name and pytensor.config.numba__cache)
     if cached:
         CACHED_SRC_FUNCTIONS[function] = name
-    return called_by_library(function, signature, kind, cache=cached)
-
-
-def _function_of_floats(graph: FunctionGraph) -> Any:
-    python = fgraph_to_python(
-        graph,
-        op_conversion_fn=lambda op, node, **_: _numba_operation(node)[0],
-        type_conversion_fn=lambda value, variable, **_: numba_typify(value, variable=variable),
-        fgraph_name="row_function",
-    )
-    return numba_njit(python)
+    _programs[number] = _Program(graph)
+    try:
+        return called_by_library(function, signature, kind, cache=cached)
+    finally:
+        del _programs[number]
 
 
 @without_reordering()

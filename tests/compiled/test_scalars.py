@@ -16,6 +16,7 @@ from pymc_minibatch_mh.compiled.scalar_functions import (
     make_composite,
 )
 from pymc_minibatch_mh.expressions.graph import ExprGraph
+from pymc_minibatch_mh.functions import changes
 
 #: Families whose expressions are long, or hold what is written in several ways.
 FAMILIES = ("normal_mixture", "student_free")
@@ -99,6 +100,30 @@ def test_machine_code_grows_in_proportion_to_the_number_of_coordinates():
     position = np.arange(64.0)
     pointer = position.ctypes.data_as(many.ctypes.argtypes[0])
     assert many.ctypes(pointer, None) == np.sum(position**2)
+
+
+@pytest.mark.parametrize("size", [5, 7])
+def test_plain_arithmetic_is_written_without_compiling_its_operations(size):
+    """Instructions do what numba's functions do, to the bit, and no arity is compiled by itself."""
+    exprs = ExprGraph()
+    u = [exprs.argument(k) for k in range(size)]
+    total, product = (exprs.node(op, u) for op in (scalar.add, scalar.mul))
+    sizes, apart = exprs.node(changes.sizes, u), exprs.node(scalar.sub, (total, product))
+    chosen = exprs.node(scalar.switch, (exprs.node(scalar.gt, u[:2]), apart, sizes))
+    ratio = exprs.node(scalar.true_div, (chosen, exprs.node(scalar.sqr, (sizes,))))
+    outputs = [exprs.node(scalar.neg, (ratio,)), exprs.node(scalar.reciprocal, (total,)), sizes]
+    inputs = np.random.default_rng(size).normal(size=(20, size))
+    found = run(compiled(outputs, size), inputs, width=3)
+    add, product, length = inputs[:, 0].copy(), inputs[:, 0].copy(), np.abs(inputs[:, 0])
+    for column in inputs.T[1:]:
+        add, product, length = add + column, product * column, length + np.abs(column)
+    way = np.where(inputs[:, 0] > inputs[:, 1], add - product, length)
+    exact = np.stack([-(way / (length * length)), 1.0 / add, length], axis=1)
+    np.testing.assert_array_equal(found, exact)
+    arguments = [scalar.float64(f"u{k}") for k in range(size)]
+    for op in (scalar.add, scalar.mul, changes.sizes):
+        node = op.make_node(*arguments)
+        assert not scalars._numba_operation(node)[0].signatures
 
 
 def softplus_by_class(exprs):
