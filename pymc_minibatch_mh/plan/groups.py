@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import comb
 from typing import Any, Self, final
 
 import numpy as np
@@ -21,6 +22,7 @@ from pymc_minibatch_mh.bounds.effect_bounds import EffectBounds, bounds_around, 
 from pymc_minibatch_mh.bounds.effect_tangents import EffectTangents, tangents_around
 from pymc_minibatch_mh.bounds.effects import draw_effects, effect_values, generator_for
 from pymc_minibatch_mh.compiled.group_rows import GroupLayout, Nodes
+from pymc_minibatch_mh.compiled.hessian_differences import count_operations
 from pymc_minibatch_mh.compiled.integrated_model import IntegratedModel
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.model.factorization import WholeDraws
@@ -34,7 +36,12 @@ from pymc_minibatch_mh.plan.group_forecast import (
     share_along_scale,
 )
 from pymc_minibatch_mh.plan.plan import EffectMoves, Requirements
-from pymc_minibatch_mh.reference.effect_nodes import EffectMoments, first_moments, first_nodes
+from pymc_minibatch_mh.reference.effect_nodes import (
+    FIRST_COUNT,
+    EffectMoments,
+    first_moments,
+    first_nodes,
+)
 from pymc_minibatch_mh.reference.node_rule import (
     GroupTarget,
     NarrowEffectsError,
@@ -48,6 +55,7 @@ from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.integrated import with_loadings, without_effects
 from pymc_minibatch_mh.structure.loadings import loadings_of
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError
+from pymc_minibatch_mh.structure.row_function import RowFunction
 from pymc_minibatch_mh.structure.small_groups import SmallGroups, find_small_groups
 
 _log = logging.getLogger("pymc")
@@ -55,6 +63,9 @@ _log = logging.getLogger("pymc")
 #: Maximum mean size of a row's group, beyond which effects that are accepted one at a time are
 #: faster in all models; maximum number of other parameters, beyond which bounds take too long.
 MAX_ROWS_IN_GROUP, MAX_OTHERS = 200.0, 60
+#: Maximum number of operations on intervals for the bounds of groups, if those of a row at a node
+#: are more than `MANY_FOR_A_ROW`.
+MAX_INTERVAL_OPERATIONS, MANY_FOR_A_ROW = 1e10, 10_000
 #: Minimum standard deviation of a scale, relative to it, at which its square may be the coordinate;
 #: effective draws of an update below which a coordinate is not chosen if the other one has more.
 UNCERTAIN, MIN_SHARE = 0.05, 0.1
@@ -262,6 +273,7 @@ def integrated_plan(
     groups = find_small_groups(model, factorization, functions, target.elements)
     if how.integrated != "always":
         _require_small(groups, factorization.size)
+        _require_short(groups, functions)
     rng = np.random.default_rng(PREPARATION_SEED)
     marginal, near, choice = _at_nodes(target, groups, factorization.unravel(start, {}), rng)
     reference, _ = marginal.expand(near, rng)
@@ -424,6 +436,23 @@ def _require_small(groups: SmallGroups, size: int) -> None:
             f"there are {others} other parameters, and bounds of groups take too long above "
             f"{MAX_OTHERS}"
         )
+
+
+def _require_short(groups: SmallGroups, functions: Sequence[RowFunction]) -> None:
+    """Raise NotSeparableError if intervals of all derivatives at all nodes take too long."""
+    q = len(groups.effects)
+    each = [_n_interval_operations(function) for function in functions]
+    total = FIRST_COUNT[q] ** q * sum(f.n_rows * n for f, n in zip(functions, each, strict=True))
+    if max(each) > MANY_FOR_A_ROW and total > MAX_INTERVAL_OPERATIONS:
+        raise NotSeparableError(
+            f"rows depend on {max(len(f.arguments) for f in functions)} combinations of the "
+            f"parameters, and bounds of groups would take {total:.0e} operations on intervals"
+        )
+
+
+def _n_interval_operations(function: RowFunction) -> int:
+    """Number of operations of a row, times that of its derivatives up to the fourth order."""
+    return count_operations([function.root]) * comb(len(function.arguments) + 4, 4)
 
 
 def format_seconds(seconds: float) -> str:

@@ -1,5 +1,7 @@
 """Plans whose observations are groups: when they are chosen, in which coordinate, and how told."""
 
+from dataclasses import replace
+
 import arviz as az
 import numpy as np
 import pymc as pm
@@ -7,12 +9,19 @@ import pytest
 
 from helpers.small_groups import panel
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, explain, sample
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import ModeError, SettingError, StaleDataError
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.bound_tables import KIND
 from pymc_minibatch_mh.native.moves import CONSTANT, ENDS
 from pymc_minibatch_mh.plan import groups, prepare
+from pymc_minibatch_mh.plan.bound_sources import functions_of
 from pymc_minibatch_mh.plan.groups import GroupsPlan
 from pymc_minibatch_mh.reference import node_rule
+from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
+from pymc_minibatch_mh.structure.random_effects import NotSeparableError
+from pymc_minibatch_mh.structure.small_groups import find_small_groups
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +83,33 @@ def test_thousands_of_effects_without_a_centre_do_not_move_together(monkeypatch)
     monkeypatch.setattr(prepare, "find_grouped", without_a_centre)
     with pytest.raises(ModeError, match=r"^no centre$"):
         TunaMH(model=panel(prior=pm.Laplace))
+
+
+def media_mix(rows=1_000, places=20, channels=3, weeks=4):
+    """Return sales by place: saturated sums of earlier spending, of three channels."""
+    rng = np.random.default_rng(4)
+    spent, y = rng.gamma(1.5, 0.6, (rows, channels, weeks)), rng.normal(size=rows)
+    with pm.Model() as model:
+        kept, rate = pm.Beta("kept", 2, 3, shape=channels), pm.Gamma("rate", 3, 2, shape=channels)
+        gain, s = pm.HalfNormal("gain", 1.0, shape=channels), pm.HalfNormal("s", 1.0)
+        sd, place = pm.HalfNormal("sd", 0.5), pm.Normal("place", 0.0, 1.0, shape=places)
+        adstock = (spent * kept[:, None] ** np.arange(weeks)).sum(axis=-1)
+        sales = (pm.math.tanh(rate * adstock) * gain).sum(axis=1)
+        pm.Normal("y", (sd * place)[rng.integers(0, places, rows)] + sales, s, observed=y)
+    return model
+
+
+def test_long_rows_of_many_predictors_are_not_integrated_over():
+    model = media_mix()
+    parts = in_linear_coordinates(factorize(model, model.value_vars))
+    target = Target(CompiledModel(parts))
+    functions = functions_of(target)
+    found = find_small_groups(model, parts, functions, target.elements)
+    groups._require_short(found, functions)
+    many = [replace(function, n_rows=100_000) for function in functions]
+    with pytest.raises(NotSeparableError, match="rows depend on 11 combinations") as error:
+        groups._require_short(found, many)
+    assert "operations on intervals" in str(error.value)
 
 
 def test_groups_of_hundreds_are_not_tried(monkeypatch):
