@@ -6,8 +6,9 @@ Logarithms and log-odds are replaced only if their posterior has a tail that the
 approximation lacks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
@@ -15,12 +16,15 @@ from scipy.special import log_ndtr, ndtri_exp
 from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.compiled.model import CompiledModel
+from pymc_minibatch_mh.compiled.prior import Prior
 from pymc_minibatch_mh.errors import BoundsError, ModeError
 from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, reference_at
-from pymc_minibatch_mh.reference.tails import Tails
+from pymc_minibatch_mh.reference.tails import FEW_ROWS, Tails
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.inverse_shape import (
+    InverseShape,
     in_inverse_shape,
     shape_variables,
     variables_with_ends,
@@ -55,10 +59,9 @@ def choose_parametrization(model: CompiledModel, point: Mapping[str, np.ndarray]
 
 
 def _choose_for_shapes(model: CompiledModel, trials: "_Trials") -> CompiledModel:
-    best, options = model, model.compile_kwargs
+    best = model
     for name in shape_variables(model.factorization)[:MAX_SHAPES]:
-        tried = (in_inverse_shape(best.factorization, name, power) for power in POWERS)
-        others = [CompiledModel(found, options) for found in tried if found is not None]
+        others = trials.models_in(best, name, POWERS)
         if not others or trials.cost(best) <= MIN_GAIN * LEAST_COST:
             continue
         costs = [trials.cost(other) for other in others]
@@ -69,7 +72,7 @@ def _choose_for_shapes(model: CompiledModel, trials: "_Trials") -> CompiledModel
 
 
 def _choose_for_ends(model: CompiledModel, trials: "_Trials") -> CompiledModel:
-    best, options, left = model, model.compile_kwargs, MAX_SHAPES
+    best, left = model, MAX_SHAPES
     target = Target(model)
     if not target.source.in_memory:
         # Each of some hundred evaluations would read the rows of its subsample again.
@@ -81,8 +84,7 @@ def _choose_for_ends(model: CompiledModel, trials: "_Trials") -> CompiledModel:
     for name, powers in variables_with_ends(model.factorization).items():
         if sizes[name] > MAX_ENTRIES:
             continue
-        tried = (in_inverse_shape(best.factorization, name, power) for power in powers)
-        others = [CompiledModel(parts, options) for parts in tried if parts is not None]
+        others = trials.models_in(best, name, powers)
         if not others or not left:
             continue
         left -= 1
@@ -96,24 +98,70 @@ def _choose_for_ends(model: CompiledModel, trials: "_Trials") -> CompiledModel:
     return best
 
 
+class _TrialPrior(NamedTuple):
+    """Prior part in other coordinates by the chain rule, which compiles nothing anew."""
+
+    prior: "Prior | _TrialPrior"
+    map: InverseShape
+
+    def derivatives(
+        self, position: np.ndarray, others: np.ndarray, *, hessian: bool
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Value, gradient and Hessian; the Hessian is empty unless requested."""
+        values = self.map.values_at(position)
+        return self.map.by_chain_rule(
+            position, self.prior.derivatives(values, others, hessian=hessian)
+        )
+
+    def compiled(self) -> Callable[[np.ndarray, np.ndarray], float]:
+        """Log-density of a position, by the compiled one of the model's own coordinates."""
+        plain = self.prior.compiled()
+
+        def log_density(position: np.ndarray, context: np.ndarray) -> float:
+            jacobian = float(self.map.log_jacobian(position))
+            return float(plain(self.map.values_at(position), context)) + jacobian
+
+        return log_density
+
+
 class _Trials:
     """Models judged around the mode of a subsample, each searched once from a point."""
 
     def __init__(self, point: Mapping[str, np.ndarray]) -> None:
         self._point = point
+        #: Priors of models in other coordinates.
+        self._priors: dict[CompiledModel, _TrialPrior] = {}
         self.cost, self._around = cache(self._draw_cost), cache(self._reference_of_few)
 
+    def models_in(
+        self, model: CompiledModel, name: str, powers: Sequence[int]
+    ) -> list[CompiledModel]:
+        """The same model with each coordinate κ of a variable that its observations allow."""
+        found = []
+        for power in powers:
+            parts = in_inverse_shape(model.factorization, name, power)
+            if parts is not None:
+                found.append(CompiledModel(parts, model.compile_kwargs))
+                bijection = parts.maps[-1]
+                assert isinstance(bijection, InverseShape)
+                prior = self._priors.get(model) or model.prior
+                self._priors[found[-1]] = _TrialPrior(prior, bijection)
+        return found
+
     def least_tail_efficiency(self, model: CompiledModel, name: str) -> float:
-        """Least efficiency of normal proposals along entries of a variable; 0 if unknown."""
+        """Least efficiency along entries of a variable with suspected tails; 0 if unknown."""
         around = self._around(model)
         if around is None:
             return 0.0
         target, rows, reference = around
         block = next(block for block in target.factorization.blocks if block.name == name)
         entries = slice(block.start, min(block.stop, block.start + MAX_ENTRIES))
-        tails = Tails.around(target, reference, rows)
+        some = np.ascontiguousarray(rows[:: max(1, rows.size // FEW_ROWS)])
+        few = Tails.around(target, reference, some, rows.size / some.size)
         lines = np.eye(target.factorization.size)[entries]
-        return min(map(tails.efficiency_along, lines))
+        suspected = [line for line in lines if few.is_suspected(line)]
+        tails = Tails.around(target, reference, rows)
+        return min(map(tails.efficiency_along, suspected), default=1.0)
 
     def _reference_of_few(
         self, model: CompiledModel
@@ -121,6 +169,9 @@ class _Trials:
         """Target, evenly spaced rows, and the expansion around their mode; None without one."""
         target = Target(model)
         target.condition_on(self._point)
+        if model in self._priors:
+            prior: Any = self._priors[model]
+            target.full_data = FullData(target.rows, prior, target.source)
         rows, start = (
             np.unique(target.spread(SUBSAMPLE_ROWS)),
             target.factorization.ravel(self._point),

@@ -34,6 +34,8 @@ from pymc_minibatch_mh.reparametrize.reciprocal_rows import write_in_reciprocals
 from pymc_minibatch_mh.structure.predictors import single_coordinate
 from pymc_minibatch_mh.structure.row_function import LoweredRow, RowData, RowFunction, lowered_rows
 
+#: Value, gradient and Hessian of a log-density.
+type Derivatives = tuple[float, np.ndarray, np.ndarray]
 #: Maximum number of observations by which branches are found that none of them takes.
 MAX_READ = 20_000
 #: Powers of κ at the ends of a variable, by its transform: lower end -1, upper end 1.
@@ -77,6 +79,29 @@ class InverseShape(Bijection):
         """Log-Jacobian, the sum of log(power/κ)."""
         logs = self._log_shape(position).sum(axis=0) / self.power
         return logs + self.indices.size * np.log(abs(self.power))
+
+    def by_chain_rule(self, position: np.ndarray, plain: Derivatives) -> Derivatives:
+        """Log-density of κ with gradient and Hessian, from the `plain` ones of v.
+
+        An empty Hessian stays empty.
+        """
+        value, gradient, hessian = plain
+        kappa, slopes = position[self.indices], np.ones(position.size)
+        with np.errstate(all="ignore"):
+            slopes[self.indices] = -self.power / kappa
+            bend = (self.power * gradient[self.indices] + 1.0) / kappa**2
+            gradient = slopes * gradient
+            gradient[self.indices] -= 1.0 / kappa
+            if hessian.size:
+                hessian = slopes[:, None] * hessian * slopes
+                hessian[self.indices, self.indices] += bend
+        return value + float(self.log_jacobian(position)), gradient, hessian
+
+    def values_at(self, position: np.ndarray) -> np.ndarray:
+        """Position with v instead of κ."""
+        values = position.copy()
+        values[self.indices] = self._log_shape(position)
+        return values
 
     def _log_shape(self, position: Any) -> Any:
         log = pt.log if isinstance(position, Variable) else np.log

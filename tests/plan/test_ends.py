@@ -21,8 +21,10 @@ from helpers.ends import (
 from helpers.shapes import own
 from pymc_minibatch_mh import Laplace, Mixture, TunaMH, explain, sample
 from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.compiled.graphs import PRIOR_ADDRESSES
 from pymc_minibatch_mh.compiled.model import CompiledModel
-from pymc_minibatch_mh.plan.parametrization import choose_parametrization
+from pymc_minibatch_mh.compiled.prior import ScalarPrior
+from pymc_minibatch_mh.plan.parametrization import _TrialPrior, choose_parametrization
 from pymc_minibatch_mh.proposals import mixture
 from pymc_minibatch_mh.proposals.mixture import (
     TAIL_WEIGHT,
@@ -52,6 +54,16 @@ def test_a_variable_near_an_end_is_sampled_without_its_logarithm(name):
     assert labels_of(MODELS[name]()) == [WORDS[name]]
 
 
+def regression(rows=500):
+    """Return a regression of three positive numbers that data tell."""
+    x = np.linspace(0.0, 1.0, rows)
+    y = 3.0 + 2.0 * x + np.random.default_rng(5).normal(size=rows)
+    with pm.Model() as model:
+        a, b, c = (pm.HalfNormal(name, 1.0) for name in "abc")
+        pm.Normal("y", a + b * x, c, observed=y)
+    return model
+
+
 def test_the_mode_of_each_model_is_searched_once(monkeypatch):
     """Three variables are tried in coordinates of a model with one mode."""
     searched, search = [], Target.mode_of_few
@@ -61,12 +73,7 @@ def test_the_mode_of_each_model_is_searched_once(monkeypatch):
         return search(target, *arguments)
 
     monkeypatch.setattr(Target, "mode_of_few", mode_of_few)
-    x = np.linspace(0.0, 1.0, 500)
-    y = 3.0 + 2.0 * x + np.random.default_rng(5).normal(size=500)
-    with pm.Model() as model:
-        a, b, c = (pm.HalfNormal(name, 1.0) for name in "abc")
-        pm.Normal("y", a + b * x, c, observed=y)
-    assert labels_of(model) == []
+    assert labels_of(regression()) == []
     assert len(searched) == 1
 
 
@@ -81,6 +88,37 @@ def test_a_shape_near_infinity_is_a_reciprocal_also_beside_a_scale_near_zero():
         alpha = pm.HalfCauchy("alpha", 2.5)
         pm.NegativeBinomial("y", mu=pm.math.exp(effects[group]), alpha=alpha, observed=y)
     assert labels_of(model) == ["1/alpha"]
+
+
+@pytest.mark.parametrize(("name", "power"), [(INFLATION, 1), (LAPSE, -1)])
+def test_priors_of_trials_are_those_of_their_coordinates(name, power):
+    parts = own(MODELS[name]())
+    there = in_inverse_shape(parts, NAMES[name], power)
+    trial, exact = _TrialPrior(ScalarPrior(parts), there.maps[-1]), ScalarPrior(there)
+    position = there.positions(np.random.default_rng(2).normal(size=parts.size))
+    derivatives = trial.derivatives(position, np.empty(0), hessian=True)
+    pairs = zip(derivatives, exact.derivatives(position, np.empty(0), hessian=True), strict=True)
+    for found, expected in pairs:
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+    value = trial.compiled()(position, np.zeros(PRIOR_ADDRESSES, np.int64))
+    assert value == pytest.approx(derivatives[0], rel=1e-12)
+
+
+def test_coordinates_that_are_tried_compile_no_prior(monkeypatch):
+    made = []
+
+    def counted(parts):
+        made.append(parts)
+        return ScalarPrior(parts)
+
+    monkeypatch.setattr("pymc_minibatch_mh.compiled.model.ScalarPrior", counted)
+    assert labels_of(MODELS[BACKGROUND]()) == [WORDS[BACKGROUND]]
+    assert len(made) == 1
+
+
+def test_tails_are_measured_only_where_few_rows_suspect_one(monkeypatch):
+    monkeypatch.setattr(Tails, "efficiency_along", None)
+    assert labels_of(regression(8_000)) == []
 
 
 def test_a_background_that_data_tell_stays_a_logarithm():
