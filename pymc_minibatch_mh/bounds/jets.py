@@ -9,16 +9,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, product
+from operator import mul
 
 import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
+from pymc_minibatch_mh.bounds.between_tails import MAX_ORDER, Partials, mean_density_partials
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import Apply, Argument, Constant, Data, Expr
 from pymc_minibatch_mh.expressions.patterns import LogBetweenTails, operands_first
+from pymc_minibatch_mh.expressions.rules import log_expr, width_between
 from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.functions.enclosures import NoRuleError, enclose_derivatives
 from pymc_minibatch_mh.functions.interval import Interval
@@ -28,6 +31,10 @@ from pymc_minibatch_mh.structure.row_function import USE_UNBOUNDED_SAMPLERS, Row
 Index = tuple[int, ...]
 Jet = Mapping[Index, Interval]
 ZERO = Interval.point(0.0)
+#: Factor 2/√π of the error function, in logarithms.
+LOG_SCALE: Jet = {(): Interval.rounded(*2 * (np.log(2.0 / np.sqrt(np.pi)),))}
+#: Ends and widths of normal probabilities beyond which products may overflow.
+FAR = 1e50
 #: Advice about operations without a rule.
 ADVICE = {
     scalar.ArcTan2: "Pass default_transform=circular for an angle, not transform=circular, to "
@@ -75,7 +82,10 @@ class Jets:
         op, operands = expr.op, expr.inputs
         if isinstance(op, LogBetweenTails):
             forms = [self.of(x) for x in operands[1:]]
-            return reduce(_in_both, forms, self._log_between_tails(*operands[0].inputs))
+            forms.append(self._log_between_tails(*operands[0].inputs))
+            if self._order <= MAX_ORDER:
+                forms.append(self._by_width(*operands[0].inputs))
+            return reduce(_in_both, forms)
         if isinstance(op, scalar.Switch):
             return self._of_switch(*operands)
         if type(op) in _COMPARISONS:
@@ -121,6 +131,17 @@ class Jets:
         ]
         share = _sum_of_jets([*tails, {(): Interval.point(np.full((), -2.0))}])
         return _jet_of_composition(enclose_derivatives(scalar.log, share[()], self._order), share)
+
+    def _by_width(self, left: Expr, mirrored: Expr) -> Jet:
+        """Jet of the same by the width y - x, in rows where this is proved to be positive."""
+        exprs = self._data.function.exprs
+        width = width_between(exprs, left, mirrored)
+        start, gap = self.of(left), self.of(width)
+        x, g = start[()], gap[()]
+        inner = _jet_of_two(mean_density_partials(x, g), (start, gap), self._order)
+        total = _sum_of_jets([LOG_SCALE, self.of(log_expr(exprs, width)), inner])
+        proved = (g.lo > 0.0) & (g.hi < FAR) & (x.magnitude < FAR)
+        return self._with_unknown_derivatives(total, ~proved, least=0)
 
     def _log_of_pair(self, left: Jet, right: Jet) -> Jet:
         """Jet of log(exp(x) + exp(y)) as x + softplus(y - x), unless x or y is -inf."""
@@ -300,6 +321,22 @@ def _jet_of_composition(outer: Sequence[Interval], inner: Jet) -> Jet:
                 if all(block in inner for block in blocks):
                     term = outer[len(blocks)] * _product_of_powers(blocks, inner)
                     term = term if count == 1 else term * float(count)
+                    result[index] = result[index] + term if index in result else term
+    return result
+
+
+def _jet_of_two(outer: Partials, inner: Sequence[Jet], order: int) -> Jet:
+    """Jet of F(u, v), from the partial derivatives of F and the jets of u and v."""
+    arguments = sorted({k for jet in inner for index in jet for k in index})
+    result: dict[Index, Interval] = {(): outer[()]}
+    for length in range(1, order + 1):
+        for index in combinations_with_replacement(arguments, length):
+            for blocks, count in _counted_partitions(index):
+                for chosen in product(range(len(inner)), repeat=len(blocks)):
+                    parts = [inner[k].get(block) for k, block in zip(chosen, blocks, strict=True)]
+                    if any(part is None for part in parts):
+                        continue
+                    term = reduce(mul, parts, outer[tuple(sorted(chosen))]) * float(count)
                     result[index] = result[index] + term if index in result else term
     return result
 

@@ -30,6 +30,7 @@ from pymc_minibatch_mh.expressions.graph import Affine, Apply, Expr, ExprGraph
 from pymc_minibatch_mh.expressions.impossible_parts import log_of_sum, switch_expr
 from pymc_minibatch_mh.expressions.patterns import (
     LogBetweenTails,
+    cached_rule,
     constant_value,
     is_a,
     is_impossible,
@@ -279,6 +280,18 @@ def _between_tails(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     result = exprs.node(log_between_tails, (is_below, below, above))
     exprs.results[LogBetweenTails, result] = Apply(scalar.sub, (left, right))
     return result
+
+
+@cached_rule
+def width_between(exprs: ExprGraph, left: Expr, mirrored: Expr) -> Expr:
+    """Difference y - x of two ends, x and -y, without the factors that they have in common."""
+    right = negate_expr(exprs, mirrored)
+    shared = [x for x in product_factors(left) if x in product_factors(right)]
+    rests = [
+        multiply_exprs(exprs, exprs.one, *(x for x in product_factors(end) if x not in shared))
+        for end in (right, left)
+    ]
+    return multiply_exprs(exprs, *shared, subtract_exprs(exprs, *rests))
 
 
 def _log_between(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:

@@ -10,6 +10,7 @@ from pytensor.scalar import basic as scalar
 
 import pymc_minibatch_mh.structure.row_function  # noqa: F401 - registers rules
 from model.evaluation import assert_read_rightly, split_of
+from pymc_minibatch_mh.bounds.between_tails import mean_density_partials
 from pymc_minibatch_mh.bounds.jets import Jets, require_rules
 from pymc_minibatch_mh.expressions.graph import Constant, ExprGraph
 from pymc_minibatch_mh.expressions.lower import lower_graph
@@ -149,6 +150,68 @@ def test_ends_without_a_known_order_have_bounds(shares):
     enclosures = Jets(data, [Interval(x - 0.01, x + 0.01) for x in middles], 3).of(function.root)
     assert len(enclosures) > 10
     assert all(np.isfinite(x.magnitude).all() for x in enclosures.values())
+
+
+@pytest.mark.parametrize("shift", [-4.0, 0.0, 2.5])
+@pytest.mark.parametrize("kind", ["ordered probit", "differences"])
+def test_derivatives_of_narrow_categories_are_enclosed(kind, shift):
+    """Where distribution functions at both ends overlap in the box, and anywhere else."""
+    model = with_known_outer_ends(None if kind == "ordered probit" else lambda p: p)
+    (function,) = row_functions(split_of(model))
+    data, position = RowData(function, slice(0, 30)), np.array([0.2, 0.4 + shift, 0.1])
+    middles = [np.squeeze(data.coefficients(x, 3) @ position) for x in function.arguments]
+    rng, sizes = np.random.default_rng(1), (0.001, 0.3)
+    for size in sizes:
+        boxes = [Interval(x - size, x + size) for x in middles]
+        enclosed = Jets(data, boxes, 3).of(function.root)
+        for _ in range(5):
+            inside = [Interval.point(x + size * rng.uniform(-1.0, 1.0)) for x in middles]
+            exact = Jets(data, inside, 3).of(function.root)
+            for index, value in exact.items():
+                finite = np.isfinite(value.magnitude)
+                slack = 1e-7 * (1.0 + value.magnitude)
+                assert (enclosed[index].lo <= value.hi + slack)[finite].all()
+                assert (enclosed[index].hi >= value.lo - slack)[finite].all()
+
+
+@pytest.mark.parametrize(("start", "width"), [(-3.0, 0.2), (0.1, 1.5), (-0.7, 1.0), (2.0, 3.0)])
+def test_partial_derivatives_of_mean_densities_are_enclosed(start, width):
+    """Against cumulants by quadrature, inside of a box."""
+    x, g = (Interval(np.array([end - 0.05]), np.array([end + 0.05])) for end in (start, width))
+    enclosed = mean_density_partials(x, g)
+
+    t, weights = np.polynomial.legendre.leggauss(40)
+    t, weights = 0.5 * (t + 1.0), 0.5 * weights
+    for u, v in ((start, width), (start - 0.05, width + 0.05), (start + 0.05, width - 0.05)):
+        density = weights * np.exp(-((u + t * v) ** 2))
+        mean = np.log(density.sum())
+        density /= density.sum()
+        # Derivatives of -s², and their joint cumulants.
+        first = {0: -2.0 * (u + t * v), 1: -2.0 * t * (u + t * v)}
+        second = {(0, 0): -2.0 + 0.0 * t, (0, 1): -2.0 * t, (1, 1): -2.0 * t**2}
+        away = {k: x - density @ x for k, x in (first | second).items()}
+        values = {(): mean} | {(k,): density @ x for k, x in first.items()}
+        values |= {
+            (i, j): density @ x + density @ (away[i] * away[j]) for (i, j), x in second.items()
+        }
+        for i, j, k in ((0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 1)):
+            pairs = ((i, (j, k)), (j, (i, k)), (k, (i, j)))
+            total = density @ (away[i] * away[j] * away[k])
+            values[i, j, k] = total + sum(density @ (away[a] * away[b]) for a, b in pairs)
+        for index, interval in enclosed.items():
+            assert interval.lo[0] - 1e-9 <= values[index] <= interval.hi[0] + 1e-9, index
+
+
+def test_wide_boxes_around_narrow_categories_have_bounds():
+    """Effects of groups make both ends wide, and leave the width between them."""
+    with pm.Model() as model:
+        ends = pm.Normal("c", [0.0, 0.1], transform=pm.distributions.transforms.ordered)
+        pm.OrderedProbit("y", pm.Normal("b"), ends, observed=np.ones(30, int), compute_p=False)
+    (function,) = row_functions(split_of(model))
+    data, position = RowData(function, slice(0, 30)), np.array([0.0, -1.0, 0.2])
+    middles = [np.squeeze(data.coefficients(x, 3) @ position) for x in function.arguments]
+    jet = Jets(data, [Interval(x - 0.4, x + 0.4) for x in middles], 3).of(function.root)
+    assert all(np.isfinite(x.magnitude).all() for x in jet.values())
 
 
 def normal(low, high):
