@@ -36,7 +36,8 @@ SUPPORT = (
 CHECKED = (
     "The condition is a parameter check of the distribution, such as 0 <= p <= 1, that could not "
     "be proved to hold everywhere. Write probabilities as pm.math.sigmoid(...) or "
-    "pm.math.invprobit(...), and negative binomials by mu= and alpha=. "
+    "pm.math.invprobit(...), their logarithms as logit_p= of pm.Categorical(...), and negative "
+    "binomials by mu= and alpha=. "
 )
 
 
