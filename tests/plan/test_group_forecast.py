@@ -75,6 +75,34 @@ def test_few_groups_stand_for_all(monkeypatch):
     assert some == pytest.approx(every, abs=0.15)
 
 
+@pytest.mark.parametrize(
+    ("shares", "evaluated", "is_better"),
+    [
+        pytest.param((0.9, 0.6), (600, 20), True, id="fewer groups"),
+        pytest.param((0.9, 0.6), (600, 590), False, id="more draws"),
+        pytest.param((0.6, 0.9), (20, 600), False, id="more groups"),
+        pytest.param((0.05, 0.6), (1, 400), True, id="no draws"),
+        pytest.param((0.6, 0.05), (400, 1), False, id="no draws of the square"),
+    ],
+)
+def test_the_coordinate_of_a_scale_is_that_of_less_time(shares, evaluated, is_better, monkeypatch):
+    """An effective draw takes less time by either more of them or fewer groups in an update."""
+    target, references = plan().target, [plan().reference._replace(order=k) for k in (2, 3)]
+
+    class Bounds:
+        def __init__(self, _, reference):
+            self.k = reference.order - 2
+
+        def forecast_evaluated(self):
+            return evaluated[self.k]
+
+    monkeypatch.setattr(group_forecast, "NodeBoundsPass", Bounds)
+    monkeypatch.setattr(group_forecast, "log_ratios", lambda _, x: (None, shares[x.order - 2]))
+    monkeypatch.setattr(group_forecast, "effective_share", lambda _, share: share)
+    pairs = [(target, reference) for reference in references]
+    assert groups._is_better_squared(*pairs) is is_better
+
+
 def test_groups_are_evaluated_as_often_as_forecast():
     found = forecast_groups(plan().target, plan().reference)
     draws = np.random.default_rng(3).standard_normal((400, 2, plan().reference.size))
