@@ -24,8 +24,9 @@ from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.reference.node_rule import GROUPS_IN_TASK, GroupTarget
 from pymc_minibatch_mh.structure.small_groups import EffectLaw
 
-#: Maximum number of effects that are drawn at a time, unless a single draw has more.
-GROUPS_AT_ONCE = 2**17
+#: Maximum number of effects that are drawn at a time, unless a single draw has more; number of
+#: draws in a task, which shares the records of a range of groups.
+GROUPS_AT_ONCE, DRAWS_IN_TASK = 2**17, 8
 #: Laws of effects, in the order of ``mh.h``.
 LAWS = ("normal", "logistic", "t")
 
@@ -93,34 +94,34 @@ def draw_and_count(
     chosen: Sequence[int] | None = None,
 ) -> tuple[Array, int]:
     """Draw standardised effects given all positions at a time, and count the proposals."""
-    groups = target.compiled.layout.groups
+    groups, n_draws = target.compiled.layout.groups, len(positions)
     laws = [_law_at(target, position, bounds) for position in positions]
+    of_all = [LaidOut("mh_effect_law", law) for law in laws]
     starts = range(0, groups.n_groups, GROUPS_IN_TASK)
-    z = np.full((len(positions), *groups.coordinates.shape), np.nan)
-    counts = np.zeros((len(positions), len(starts), 2), dtype=np.int64)
+    z = np.full((n_draws, *groups.coordinates.shape), np.nan)
+    counts = np.zeros((n_draws, len(starts), 2), dtype=np.int64)
+    generators = [rng.spawn(len(starts)) for rng in rngs]
 
-    def draw_range(task: tuple[int, int, np.random.Generator]) -> None:
-        n, k, generator = task
-        part = z[n, starts[k] : starts[k] + GROUPS_IN_TASK]
-        rows, *numbers = target.group_rows.part(starts[k], starts[k] + len(part))
-        law = laws[n].from_group(starts[k] - numbers[0])
-        arguments = positions[n], *numbers, GeneratorRecord(generator), part, counts[n, k]
-        records = rows.record(), LaidOut("mh_effect_law", law)
-        if function("mh_draw_effects")(*records, *arguments) != Status.OK:
-            raise BoundsError(
-                f"the effect of group {starts[k] + counts[n, k, 0]} of {groups.name!r} cannot be "
-                "drawn exactly, because its density has no known bound. Sample with blocks=True, "
-                "or with effects=False."
-            )
+    def draw_range(task: tuple[int, range]) -> None:
+        k, draws = task
+        some = slice(starts[k], starts[k] + GROUPS_IN_TASK)
+        rows, *numbers = target.group_rows.part(some.start, some.start + z[0, some].shape[0])
+        record, before = rows.record(), some.start - numbers[0]
+        for n in draws:
+            law = LaidOut("mh_effect_law", laws[n].from_group(before)) if before else of_all[n]
+            generator, room = GeneratorRecord(generators[n][k]), (z[n, some], counts[n, k])
+            arguments = record, law, positions[n], *numbers, generator, *room
+            if function("mh_draw_effects")(*arguments) != Status.OK:
+                raise BoundsError(
+                    f"the effect of group {starts[k] + counts[n, k, 0]} of {groups.name!r} cannot "
+                    "be drawn exactly, because its density has no known bound. Sample with "
+                    "blocks=True, or with effects=False."
+                )
 
     wanted = None if chosen is None else {g // GROUPS_IN_TASK for g in chosen}
-    tasks = [
-        (n, k, generator)
-        for n, rng in enumerate(rngs)
-        for k, generator in enumerate(rng.spawn(len(starts)))
-        if wanted is None or k in wanted
-    ]
-    list(on_all_cores(draw_range, tasks))
+    parts = [range(n, min(n + DRAWS_IN_TASK, n_draws)) for n in range(0, n_draws, DRAWS_IN_TASK)]
+    numbers = [k for k in range(len(starts)) if wanted is None or k in wanted]
+    list(on_all_cores(draw_range, [(k, draws) for draws in parts for k in numbers]))
     return z, int(counts[:, :, 1].sum())
 
 

@@ -38,7 +38,7 @@ def positions_of(draws: Draws, step: MinibatchStep) -> np.ndarray:
 
 
 def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Draws:
-    """Draws of a model's value variables; SettingError if trace, model and step differ."""
+    """Draws of a chain's value variables; SettingError if trace, model and step differ."""
     blocks = step.target.factorization.blocks + step.target.factorization.others
     names = {str(v.name) for v in model.value_vars}
     for block in blocks:
@@ -47,7 +47,9 @@ def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Dra
                 f"{block.name!r} is a variable of the step, but not of the model. Pass the model "
                 "that the step was built for, as model= or by 'with model:'."
             )
-    values = transformed_draws(posterior_draws(trace, model), model)
+    # Effects that are integrated out are not part of the chain.
+    effects = {b.name for b in step.target.factorization.integrated} - {b.name for b in blocks}
+    values = transformed_draws(posterior_draws(trace, model, effects), model)
     for block in blocks:
         shape = values[block.name].shape[2:]
         if shape != block.shape:

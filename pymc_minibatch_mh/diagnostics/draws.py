@@ -5,7 +5,7 @@ of a group effect, which stays as the deterministic a + b z, and moves intercept
 are not centred.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,21 +73,23 @@ def require_same_data(trace: xr.DataTree, arrays: ModelArrays) -> None:
             )
 
 
-def posterior_draws(data: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray]:
-    """Draws of all free variables, by name, each of shape (chain, draw, ...).
+def posterior_draws(
+    data: xr.DataTree, model: pm.Model, left_out: Collection[str] = ()
+) -> dict[str, np.ndarray]:
+    """Draws of all free variables but some, by name, each of shape (chain, draw, ...).
 
     Missing variables are computed from deterministics, and changes by Bambi's ``fit`` are undone.
-    SettingError if the trace holds no posterior, or not all free variables.
+    SettingError if the trace holds no posterior, or not all of these variables.
     """
     if "posterior" not in require_trace(data).children:
         raise SettingError(
             "data= has no group 'posterior'. Pass the trace that pm.sample() returns."
         )
     posterior = data["posterior"].to_dataset()
-    names = [str(rv.name) for rv in model.free_RVs]
-    stored = {x: in_model_order(posterior[x], model) for x in names if x in posterior.data_vars}
+    shapes = {str(rv.name): rv.type.shape for rv in model.free_RVs if rv.name not in left_out}
+    stored = {x: in_model_order(posterior[x], model) for x in shapes if x in posterior.data_vars}
     draws = {**stored, **solve_missing(model, posterior, stored)}
-    missing = [name for name in names if name not in draws]
+    missing = [name for name in shapes if name not in draws]
     if missing:
         fix = "Sample this very model, and leave no free variable out of pm.sample(var_names=...)."
         if is_fitted(data) and missing[0].endswith("_offset"):
@@ -97,7 +99,7 @@ def posterior_draws(data: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray]
         )
     if is_fitted(data):
         draws |= uncentred_intercepts(model, data)
-    for name, expected in zip(names, (rv.type.shape for rv in model.free_RVs), strict=True):
+    for name, expected in shapes.items():
         shape = draws[name].shape[2:]
         if not fits_shape(shape, expected):
             raise SettingError(
@@ -220,8 +222,8 @@ def value_graphs(model: pm.Model, inputs: Mapping[Variable, Variable]) -> dict[V
 
 
 def transformed_draws(draws: Draws, model: pm.Model) -> Draws:
-    """Draws of all value variables of a model, from draws of its free variables."""
-    inputs = stand_ins(model)
+    """Draws of value variables of a model, from draws of their free variables."""
+    inputs = {rv: inner for rv, inner in stand_ins(model).items() if rv.name in draws}
     values, graphs = {}, {}
     for variable, graph in value_graphs(model, inputs).items():
         rv = model.values_to_rvs[variable]

@@ -16,7 +16,7 @@ from pytensor.gradient import NullTypeGradError
 from scipy.special import stdtrit
 from threadpoolctl import threadpool_limits
 
-from pymc_minibatch_mh.chain.chain import Chain, point_at
+from pymc_minibatch_mh.chain.chain import Chain, point_at, set_to_point
 from pymc_minibatch_mh.chain.starts import perturbed_start, scale_collapses
 from pymc_minibatch_mh.costs import LEAPFROG, RECORDING
 from pymc_minibatch_mh.diagnostics.sheet import format_duration, format_figure
@@ -144,20 +144,21 @@ def _run_pilot(
     step: MinibatchStep, model: pm.Model, draws: int, tune: int, rng: np.random.Generator
 ) -> _Run:
     pilot, point = fresh_chain(step, rng, tune), first_point(step, model, rng)
-    began = time.perf_counter()
+    began, factorization = time.perf_counter(), step.target.factorization
+    set_to_point(pilot.chain, point)
+    pilot.begin(point)
     if tune:
-        point, _ = pilot.step(point)
+        pilot.advance()
         if pilot.chain.state.started:
             pilot.chain.advance(tune - 1)
-            point = point_at(pilot.chain, point)
     pilot.stop_tuning()
     in_warm_up = (time.perf_counter() - began) / max(tune, 1)
-    positions, stats = np.empty((draws, step.target.factorization.size)), []
+    positions, stats = np.empty((draws, factorization.size)), []
     for position in positions:
-        point, (of_draw,) = pilot.step(point)
-        position[:] = step.target.factorization.ravel_values(point)
-        stats.append(of_draw)
-    return _Run(pilot, point, positions, stats, in_warm_up)
+        # Effects that are integrated out are not drawn.
+        stats.append(pilot.advance())
+        position[:] = factorization.values(pilot.chain.position)
+    return _Run(pilot, point_at(pilot.chain, point), positions, stats, in_warm_up)
 
 
 def advance_in_blocks(chains: list[Chain]) -> tuple[np.ndarray, float]:

@@ -18,7 +18,12 @@ import pymc as pm
 
 from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED
-from pymc_minibatch_mh.bounds.effect_bounds import EffectBounds, bounds_around, require_drawable
+from pymc_minibatch_mh.bounds.effect_bounds import (
+    EffectBounds,
+    bounds_around,
+    is_log_concave,
+    require_drawable,
+)
 from pymc_minibatch_mh.bounds.effect_tangents import EffectTangents, tangents_around
 from pymc_minibatch_mh.bounds.effects import draw_effects, effect_values, generator_for
 from pymc_minibatch_mh.compiled.group_rows import GroupLayout, Nodes
@@ -282,8 +287,9 @@ def integrated_plan(
     moments = effect_moments(marginal.group_rows, reference.centre)
     needs = _requirements_of_groups(requirements)
     plan = GroupsPlan(marginal, needs, reference, complete=target, choice=choice)
-    # A first draw shows whether the effects can be drawn at all.
-    plan.unravel(reference.centre, {})
+    if not is_log_concave(marginal):
+        # A first draw shows whether the effects can be drawn at all.
+        plan.unravel(reference.centre, {})
 
     def draw() -> np.ndarray:
         position = marginal.factorization.in_support(plan.gaussian_draw(rng, 1.0))

@@ -234,7 +234,15 @@ def _log_checks(step: MinibatchStep, model: pm.Model, tree: xr.DataTree) -> None
     """Log long stays of independent proposals, and PyMC's warnings of chains that differ."""
     if step.program.sampler.is_independent:
         report.warn_of_stays(type(step).__name__, tree)
-    log_warnings(run_convergence_checks(tree, model))
+    posterior = tree["posterior"].to_dataset()
+    # Effects that are drawn anew for each draw mix as all other variables do.
+    effects = {block.name for block in step.target.factorization.integrated}
+    if effects.isdisjoint(posterior) or effects.issuperset(posterior):
+        log_warnings(run_convergence_checks(tree, model))
+        return
+    others = tree.copy()
+    others["posterior"] = posterior.drop_vars(effects, errors="ignore")
+    log_warnings(run_convergence_checks(others, model))
 
 
 def _recorded(
@@ -246,9 +254,12 @@ def _recorded(
     effects: bool,
 ) -> RecordedVariables:
     """Variables that are recorded, with shapes from a position of a chain."""
-    left_out = [] if effects else [b.name for b in step.target.factorization.integrated]
-    point = step.plan.unravel(position, {})
-    return recorded_variables(model, point, var_names).without(left_out)
+    parts = step.target.factorization
+    names = [] if effects else [block.name for block in parts.integrated]
+    # Effects have shapes without being drawn, which takes long for many.
+    unset = {block.name: np.zeros(block.shape) for block in parts.integrated}
+    point = parts.unravel(position, {}) | unset
+    return recorded_variables(model, point, var_names).without(names)
 
 
 def _run_chains(workers: Workers, folder: Checkpoint | None, *, shown: bool) -> tuple[float, bool]:
@@ -410,9 +421,10 @@ def _make_tree(
     made = _number_after(workers.kept.of(chains, draws), before)
     first = int(made.coords["draw"][0])
     partly = {} if kept.effects else _effects_of_large_groups(step, made.positions)
+    drawn = kept.depend_on([block.name for block in step.target.factorization.integrated])
     tree = make_datatree(
         model,
-        partial(step.plan.whole_draws, first=first) if kept.effects else step.plan.own_draws,
+        partial(step.plan.whole_draws, first=first) if drawn else step.plan.own_draws,
         kept,
         made,
         {"sampling_time": seconds, "tuning_steps": settings.tune, **_step_attributes(step)},

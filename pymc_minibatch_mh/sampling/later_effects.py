@@ -161,7 +161,6 @@ def _positions_of(data: xr.DataTree, model: pm.Model, step: MinibatchStep) -> np
     """Positions of a step at the draws of a trace, shape (chains, draws, d)."""
     factorization = step.target.factorization
     posterior = require_trace(data)["posterior"].to_dataset()
-    shape = posterior.sizes["chain"], posterior.sizes["draw"]
     draws, partly = {}, {}
     for block in factorization.blocks:
         name = name_of_large_groups(block)
@@ -175,9 +174,6 @@ def _positions_of(data: xr.DataTree, model: pm.Model, step: MinibatchStep) -> np
                     f"{name!r} is not in the trace. Sample without var_names=, with effects=False."
                 )
             draws[name] = in_model_order(posterior[name], model)
-        else:
-            # No other variable is computed from the effects.
-            draws[name] = np.broadcast_to(0.0, (*shape, *(n or 1 for n in value.type.shape)))
     values = transformed_draws(draws, model)
     lines = [
         partly[block.name] if block.name in partly else block.flat(values[block.name])

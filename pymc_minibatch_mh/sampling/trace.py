@@ -248,18 +248,23 @@ class RecordedVariables:
 
     variables: tuple[Variable, ...]
     large: tuple[tuple[LargeDeterministic, Variable], ...]
-    #: Whether effects that are integrated out are drawn for the trace.
+    #: Whether effects that are integrated out may be drawn for the trace.
     effects: bool = True
 
     def without(self, left_out: Collection[str]) -> "RecordedVariables":
         """Variables that depend on none of some value variables."""
-
-        def is_kept(variable: Variable) -> bool:
-            return not any(v.name in left_out for v in ancestors([variable]))
-
-        large = tuple(pair for pair in self.large if is_kept(pair[1]))
-        variables = tuple(filter(is_kept, self.variables))
+        large = tuple(pair for pair in self.large if not _depends_on(pair[1], left_out))
+        variables = tuple(v for v in self.variables if not _depends_on(v, left_out))
         return RecordedVariables(variables, large, effects=not left_out)
+
+    def depend_on(self, names: Collection[str]) -> bool:
+        """Whether a variable depends on some value variables."""
+        graphs = *self.variables, *(graph for _, graph in self.large)
+        return any(_depends_on(graph, names) for graph in graphs)
+
+
+def _depends_on(graph: Variable, names: Collection[str]) -> bool:
+    return any(v.name in names for v in ancestors([graph]))
 
 
 def recorded_variables(
@@ -465,7 +470,8 @@ def effects_dataset(
     coords = {name: posterior[name].to_numpy() for name in ("chain", "draw")}
     make = _GroupMaker(model, factorization, posterior.attrs)
     if groups is None:
-        recorded = recorded_variables(model, model.initial_point()).variables
+        point = factorization.split_by_name(values[0, 0])
+        recorded = recorded_variables(model, point).variables
         lacking = [v for v in recorded if v.name not in posterior.data_vars]
         return make.posterior(lacking, values, coords)
     names = [block.name for block in blocks]

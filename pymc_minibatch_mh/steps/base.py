@@ -416,25 +416,38 @@ class MinibatchStep(BlockedStep):
     def step(self, point: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[dict]]:
         """Run the updates of one draw in one compiled call."""
         began = time.perf_counter()
-        chain = self.chain
-        set_to_point(chain, point)
-        if not chain.state.started:
+        set_to_point(self.chain, point)
+        self.begin(point)
+        stats = self.advance()
+        stats["perf_counter_diff"] = time.perf_counter() - began
+        return position_as_point(self.chain, point), [stats]
+
+    def begin(self, point: dict[str, np.ndarray]) -> None:
+        """Start the chain at its position, given the other variables of a point, if it has not."""
+        if not self.chain.state.started:
             self.target.condition_on(point)
-            self.start(chain)
+            self.start(self.chain)
+
+    def advance(self) -> dict:
+        """Run the updates of one draw from the chain's position; return their statistics.
+
+        Effects that are integrated out are not drawn.
+        """
+        began = time.perf_counter()
+        chain, program = self.chain, self.program
         temperature = chain.temperature
         draws = chain.advance(1) if chain.state.started else chain.repeat_draw()
-        program = self.program
         stats = report.draw_statistics(
             draws.counts[0], program.updates_per_draw, program.statistics
         )
         stats["certified"] = chain.certified
         stats["scaling"] = chain.scaling
         stats["temperature"] = temperature
-        stats["perf_counter_diff"] = time.perf_counter() - began
         name = type(self).__name__
         warning = report.next_warning(name, chain.state, program)
         stats["warning"] = warning or report.stay_warning(name, chain)
-        return position_as_point(chain, point), [stats]
+        stats["perf_counter_diff"] = time.perf_counter() - began
+        return stats
 
     def start(self, chain: Chain) -> None:
         """Check a chain's start; replace a far default start, or one at which a scale collapses.

@@ -1,5 +1,7 @@
 """Effects of small groups that are drawn for a trace of all other parameters."""
 
+from functools import cache
+
 import arviz as az
 import numpy as np
 import pymc as pm
@@ -7,15 +9,16 @@ import pytest
 import xarray as xr
 from scipy import integrate, stats
 
-from pymc_minibatch_mh import TunaMH, draw_effects, group_log_likelihood, sample
+from pymc_minibatch_mh import TunaMH, audit, draw_effects, explain, group_log_likelihood, sample
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.plan.groups import GroupsPlan
 from pymc_minibatch_mh.steps.base import model_behind
 
 GROUPS = 250
 
 
-@pytest.fixture(scope="module")
-def step():
+@cache
+def built():
     """Return a step on a model with small groups and a deterministic of the effects."""
     rng = np.random.default_rng(5)
     group = np.repeat(np.arange(GROUPS), 4)
@@ -29,6 +32,12 @@ def step():
 
 
 @pytest.fixture(scope="module")
+def step():
+    """Return the step, for tests that no mistake is made for."""
+    return built()
+
+
+@pytest.fixture(scope="module")
 def shared(step):
     """Return a trace without effects."""
     return sample(step, 40, tune=50, chains=2, random_seed=1, quiet=True, effects=False)
@@ -37,6 +46,48 @@ def shared(step):
 @pytest.mark.slow
 def test_a_trace_without_effects_has_what_does_not_depend_on_them(shared):
     assert set(shared.posterior.data_vars) == {"mu", "tau"}
+
+
+@pytest.mark.parametrize(
+    "asked", [{"effects": False}, {"var_names": ["mu"]}], ids=["no effects", "names"]
+)
+def test_effects_that_are_not_asked_for_are_not_drawn(asked, monkeypatch):
+    monkeypatch.setattr(GroupsPlan, "_effects_by_name", lambda *_: pytest.fail("drawn"))
+    trace = sample(built(), 4, tune=10, chains=1, random_seed=1, quiet=True, **asked)
+    assert "z" not in trace.posterior
+
+
+def test_forecasts_draw_effects_of_few_draws(monkeypatch):
+    drawn, honest = [], GroupsPlan._effects_by_name
+
+    def counted(plan, positions, *others):
+        drawn.append(len(positions))
+        return honest(plan, positions, *others)
+
+    monkeypatch.setattr(GroupsPlan, "_effects_by_name", counted)
+    explain(built(), draws=200, tune=20, nuts=False)
+    assert sum(drawn) < 20
+
+
+def test_an_audit_needs_no_effects():
+    longer = sample(built(), 60, tune=50, chains=2, random_seed=1, quiet=True, effects=False)
+    result = audit(longer, built(), pairs=20)
+    assert result.attrs["rows"] == GROUPS
+    assert {"mu", "tau_log__"} == set(result["moments"]["coordinate"].to_numpy())
+
+
+def test_convergence_is_that_of_what_chains_move(monkeypatch):
+    """Effects are drawn anew: they mix as what they depend on, and there may be thousands."""
+    checked, honest = [], az.rhat
+
+    def noted(tree, var_names):
+        checked.append(var_names)
+        return honest(tree, var_names=var_names)
+
+    monkeypatch.setattr("arviz_stats.rhat", noted)
+    for names in (None, ["z"]):
+        sample(built(), 100, tune=10, chains=2, random_seed=1, quiet=True, var_names=names)
+    assert [sorted(names) for names in checked] == [["mu", "tau"], ["z"]]
 
 
 def test_effects_and_their_deterministics_are_added(step, shared):
