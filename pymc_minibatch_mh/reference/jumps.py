@@ -15,6 +15,7 @@ import numpy as np
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
+from pymc_minibatch_mh.reference.log_coordinates import LogFullData
 from pymc_minibatch_mh.reference.messages import WAY_ON
 from pymc_minibatch_mh.reference.mode import Mode
 from pymc_minibatch_mh.reference.smoothing import NEAR
@@ -26,13 +27,16 @@ FARTHEST, GRID, NARROWEST, WIDEST, MAX_GRIDS = 4.0, np.linspace(-1.0, 1.0, 65), 
 MAX_TURNS, HOLDS = 10, 1e4
 
 
-class PinnedFullData(FullData):
-    """Full-data evaluations with a quadratic in some coordinates, around `values`."""
+class PinnedFullData(LogFullData):
+    """Full-data evaluations with a quadratic in some coordinates, around `values`.
+
+    They are in the coordinates of the given evaluations, which may be logarithms.
+    """
 
     def __init__(
         self, full_data: FullData, pinned: Sequence[int], values: np.ndarray, precisions: np.ndarray
     ) -> None:
-        super().__init__(*full_data.parts)
+        super().__init__(full_data, full_data.logs)
         self._pinned, self._values, self._precisions = list(pinned), values, precisions
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:

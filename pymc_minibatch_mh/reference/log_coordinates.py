@@ -21,7 +21,7 @@ WIDER = 4.0
 class LogFullData(FullData):
     """Full-data evaluations in logarithms of bounded coordinates, including the Jacobian."""
 
-    def __init__(self, full_data: FullData, places: Sequence[int]) -> None:
+    def __init__(self, full_data: FullData, places: Sequence[int] | np.ndarray) -> None:
         super().__init__(*full_data.parts)
         self.logs = np.array(places)
 

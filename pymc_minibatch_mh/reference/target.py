@@ -27,7 +27,12 @@ from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
 from pymc_minibatch_mh.reference.jumps import find_between_jumps
-from pymc_minibatch_mh.reference.log_coordinates import LogFullData, mode_without_logs, with_logs
+from pymc_minibatch_mh.reference.log_coordinates import (
+    LogFullData,
+    mode_without_logs,
+    with_logs,
+    without_logs,
+)
 from pymc_minibatch_mh.reference.marginal import mode_near_mean
 from pymc_minibatch_mh.reference.mode import (
     COARSE_TOLERANCE,
@@ -215,24 +220,30 @@ class Target:
                     return mode
             except ModeError:
                 pass
-        jumping = self._jumping
+        jumping = self.jumping
         if not self._is_smooth_between_jumps(start, jumping):
             return find_smoothed(density, start, rng, jumping)
 
-        def search(pinned: Density, near: np.ndarray) -> Mode:
-            return self.search_mode(near, near, rng, tolerance, pinned)
+        ends = self.factorization.boundary
 
-        return find_between_jumps(search, density, start, jumping)
+        def search(pinned: Density, near: np.ndarray) -> Mode:
+            return self.search_mode(without_logs(near, ends), near, rng, tolerance, pinned)
+
+        begin, searched = with_logs(start, ends), self.density_of(self._searched)
+        mode = find_between_jumps(search, searched, begin, jumping)
+        if not ends:
+            return mode
+        return mode_without_logs(self.full_data, mode, ends, self.inverse_temperature)
 
     def _is_smooth_between_jumps(self, start: np.ndarray, jumping: Sequence[int]) -> bool:
         """Whether the coordinates `jumping` do nothing but decide where observations jump."""
         kinks = [f.exprs.kinks[k] for f in self.known_functions for k in kinks_of(f.exprs, f.root)]
-        if not jumping or any(kinks) or self.factorization.boundary:
+        if not jumping or any(kinks):
             return False
         return not self.full_data.likelihood(start, hessian=False).gradient[jumping].any()
 
     @property
-    def _jumping(self) -> list[int]:
+    def jumping(self) -> list[int]:
         """Coordinates that decide where observations jump."""
         forms = [
             function.arguments[x.number]

@@ -230,6 +230,7 @@ class MinibatchStep(BlockedStep):
         report.log_prepared_plan(name, plan, self.seconds, self._leaves_default_start)
         warn_of_many_rows(name, self.program)
         report.warn_of_tails(name, self.program)
+        report.warn_of_jumps(name, self.program)
 
     def _make_chain(self, plan: Plan, method: Method, settings: SharedSettings) -> None:
         """Create program and first chain of a plan; SettingError if subsampling gains nothing."""

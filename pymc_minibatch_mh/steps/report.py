@@ -214,6 +214,30 @@ def warn_of_tails(name: str, program: SamplerSpec) -> None:
     )
 
 
+#: Number of places of jumps beyond which chains that propose all of them together hardly move: of
+#: proposals across one change as large as the noise, half are rejected.
+MAX_JUMPING = 3
+
+
+def warn_of_jumps(name: str, program: SamplerSpec) -> None:
+    """Log a warning if proposals move many places at once at which observations jump."""
+    plan = program.plan
+    jumping = () if plan.integrated or plan.blocks else plan.target.jumping
+    if len(jumping) <= MAX_JUMPING:
+        return
+    names = dict.fromkeys(plan.target.factorization.name_at(k) for k in jumping)
+    _log.warning(
+        "%s: observations jump at %d places, which %s decide, and proposals move all of them at "
+        "once. About half are rejected for each place, so the ESS is a hundredth of the draws or "
+        "less. Replace each jump by a smooth step, b + (a - b) * pm.math.sigmoid((tau - t) / "
+        "width); use a model for each group, if groups share no parameter; or sample many more "
+        "draws.",
+        name,
+        len(jumping),
+        " and ".join(map(repr, names)),
+    )
+
+
 #: Stays longer than LONG_STAY draws, and than LONGER times the longest one of independent
 #: decisions, cause a warning.
 LONG_STAY, LONGER = 50, 5.0

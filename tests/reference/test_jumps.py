@@ -1,5 +1,9 @@
 """Coordinates that decide where observations jump: their place is found from a far start."""
 
+import logging
+from logging.handlers import BufferingHandler
+from types import SimpleNamespace
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -9,6 +13,7 @@ from model.evaluation import split_of
 from pymc_minibatch_mh import TunaMH, sample
 from pymc_minibatch_mh.expressions.kinks import kinks_of
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape
+from pymc_minibatch_mh.steps.report import warn_of_jumps
 from pymc_minibatch_mh.structure.row_function import lowered_rows
 
 N, PLACE = 4_000, 63.0
@@ -50,6 +55,44 @@ def test_a_place_between_two_ends_still_jumps_in_the_coordinate_of_its_odds():
     moved = in_inverse_shape(split_of(model), "place_interval__", 1)
     (row,) = lowered_rows(moved)
     assert len(kinks_of(row.exprs, row.root)) == 1
+
+
+def jumping_by_group(places):
+    """Return a model of counts with a change in each group, at an unknown share of the time."""
+    rng, n = np.random.default_rng(5), 600
+    group, time = np.repeat(np.arange(len(places)), n), np.tile(np.arange(n) / n, len(places))
+    counts = rng.poisson(np.where(time < np.array(places)[group], 4.0, 1.5))
+    with pm.Model() as model:
+        place = pm.Uniform("place", 0.0, 1.0, shape=len(places))
+        early, late = (pm.Normal(name, shape=len(places)) for name in ("early", "late"))
+        log_mean = pm.math.switch(place[group] > time, early[group], late[group])
+        pm.Poisson("y", pm.math.exp(log_mean), observed=counts)
+    return model
+
+
+def test_the_places_of_groups_between_two_ends_are_found():
+    """In the odds of a place, which are positive: the search is in their logarithms."""
+    places = np.array([0.75, 0.3])
+    target = target_of(jumping_by_group(places))
+    start = target.factorization.ravel(jumping_by_group(places).initial_point())
+    mode = target.mode(start, np.random.default_rng(0))
+    odds, sds = mode.position[:2], np.diag(np.linalg.inv(mode.precision))[:2] ** 0.5
+    np.testing.assert_allclose(odds / (1.0 + odds), places, atol=0.03)
+    # Of the place itself, the deviation is that of some observations in 600.
+    assert (sds / (1.0 + odds) ** 2 < 0.02).all()
+
+
+def test_many_places_of_jumps_are_warned_of_before_sampling():
+    told = BufferingHandler(100)
+    logging.getLogger("pymc").addHandler(told)
+    for n, messages in ((3, 0), (4, 1)):
+        target = target_of(jumping_by_group([0.5] * n))
+        plan = SimpleNamespace(integrated="", blocks=None, target=target)
+        told.flush()
+        warn_of_jumps("TunaMH", SimpleNamespace(plan=plan))
+        words = [one.getMessage() for one in told.buffer]
+        assert sum("jump at 4 places, which 'place' decide" in x for x in words) == messages
+    logging.getLogger("pymc").removeHandler(told)
 
 
 def test_effects_are_proposed_beside_a_jump():
