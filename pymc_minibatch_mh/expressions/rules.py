@@ -33,7 +33,6 @@ from pymc_minibatch_mh.expressions.patterns import (
     cached_rule,
     constant_value,
     is_a,
-    is_impossible,
     is_nonnegative,
     is_positive,
     is_probability,
@@ -432,7 +431,7 @@ def _is_known_by_data(x: Expr) -> bool:
 
 
 def _log1mexp_of_sum(exprs: ExprGraph, x: Expr, *, rest: Sequence[Expr]) -> Expr:
-    return exprs.zero if is_impossible(x) else log1mexp_expr(exprs, add_exprs(exprs, x, *rest))
+    return log1mexp_expr(exprs, add_exprs(exprs, x, *rest))
 
 
 def _log1mexp_of_ratio(exprs: ExprGraph, x: Expr) -> Expr | None:

@@ -212,6 +212,8 @@ def find_small_groups(
     scales = tuple(x for k, (_, line) in enumerate(parts) for x in _scales_of(integrated, k, line))
     sizes = np.array(counts)
     groups = SmallGroups(integrated, priors[0].law, scales, levels, sizes, _small(levels, sizes))
+    if groups.coordinates.size == factorization.size:
+        raise NotSeparableError(f"there are no parameters beside {groups.name!r}")
     _require_apart(factorization, functions, groups)
     return groups
 

@@ -11,7 +11,9 @@ import pytest
 from helpers.grouped import target_of
 from model.evaluation import split_of
 from pymc_minibatch_mh import TunaMH, sample
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.expressions.kinks import kinks_of
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape
 from pymc_minibatch_mh.steps.report import warn_of_jumps
 from pymc_minibatch_mh.structure.row_function import lowered_rows
@@ -71,13 +73,14 @@ def jumping_by_group(places):
 
 
 def test_the_places_of_groups_between_two_ends_are_found():
-    """In the odds of a place, which are positive: the search is in their logarithms."""
+    """In the odds against a place, which are positive: the search is in their logarithms."""
     places = np.array([0.75, 0.3])
-    target = target_of(jumping_by_group(places))
-    start = target.factorization.ravel(jumping_by_group(places).initial_point())
+    model = jumping_by_group(places)
+    target = Target(CompiledModel(in_inverse_shape(split_of(model), "place_interval__", 1)))
+    start = target.factorization.ravel(model.initial_point())
     mode = target.mode(start, np.random.default_rng(0))
     odds, sds = mode.position[:2], np.diag(np.linalg.inv(mode.precision))[:2] ** 0.5
-    np.testing.assert_allclose(odds / (1.0 + odds), places, atol=0.03)
+    np.testing.assert_allclose(1.0 / (1.0 + odds), places, atol=0.03)
     # Of the place itself, the deviation is that of some observations in 600.
     assert (sds / (1.0 + odds) ** 2 < 0.02).all()
 

@@ -308,6 +308,10 @@ def no_groups():
 
 REFUSED = {
     "no groups": (no_groups, "no parameter is indexed"),
+    "nothing else": (
+        lambda: pm.Normal("y", normal(sd=1.0)[GROUP], 1.0, observed=Y),
+        "no parameters beside 'a'",
+    ),
     "free nu": (
         lambda: rows(pm.StudentT("a", nu=pm.Gamma("nu", 2.0, 0.1), sigma=tau(), shape=G)),
         "free shape",
