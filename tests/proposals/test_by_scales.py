@@ -182,10 +182,11 @@ def step():
 
 def log_ratios(step, white):
     """Return log π - log q where numbers lead, from where they are found again."""
-    ratios = []
+    ratios, tabled = [], step.plan.scale_conditional
+    assert tabled is not None
     for numbers in white:
-        place, volume = place_of(numbers, step.plan.scale_conditional)
-        back, _ = white_of(place, step.plan.scale_conditional)
+        place, volume = place_of(numbers, tabled)
+        back, _ = white_of(place, tabled)
         assert back == pytest.approx(numbers, rel=1e-7, abs=1e-7)
         log_q = volume - 0.5 * numbers @ numbers
         ratios.append(step.target.log_prior(place) + step.target.log_likelihood(place) - log_q)
