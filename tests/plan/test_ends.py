@@ -117,7 +117,10 @@ def test_coordinates_that_are_tried_compile_no_prior(monkeypatch):
 
 
 def test_tails_are_measured_only_where_few_rows_suspect_one(monkeypatch):
-    monkeypatch.setattr(Tails, "efficiency_along", None)
+    def measured(*_):
+        raise AssertionError("tails are measured with many rows")
+
+    monkeypatch.setattr(Tails, "efficiency_along", measured)
     assert labels_of(regression(8_000)) == []
 
 
