@@ -335,8 +335,11 @@ def test_scales_are_those_on_which_no_group_depends():
     x = rng.standard_normal((60, 3))
     with pm.Model() as model:
         b = pm.Normal("b", 0.0, pm.HalfNormal("spread"), shape=3)
-        effect = pm.Normal("a", 0.0, pm.HalfNormal("tau"), shape=20)
+        tau = pm.HalfNormal("tau")
+        effect = pm.Normal("a", 0.0, tau, shape=20)
+        # Groups depend on their scale, whose slope these change.
+        pm.Normal("other", 0.0, tau, shape=2)
         pm.Bernoulli("y", logit_p=x @ b + effect[group], observed=rng.random(60) < 0.4)
     target = target_of(model)
     start = target.factorization.ravel(model.initial_point())
-    assert target.scales(start) == Target.scales(target, start) == (0,)
+    assert target.scales(start) == Target.scales(target, start) == (0, 5, 6)
