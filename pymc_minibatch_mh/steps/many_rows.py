@@ -18,7 +18,7 @@ from pymc_minibatch_mh.steps.report import describe_rows
 _log = logging.getLogger("pymc")
 
 #: Number of updates of a trial; share and number of rows above which their forecast is a warning.
-TRIAL_UPDATES, MANY_ROWS, MIN_MANY = 8, 0.05, 1_000
+TRIAL_UPDATES, MANY_ROWS, MIN_MANY = 32, 0.05, 1_000
 #: Maximum number of variables that a warning names, and minimum share of bounds of each.
 MAX_NAMED, MIN_SHARE = 3, 0.2
 #: Proposals, rows and seed of the forecast of ``PenaltyMH``.

@@ -8,8 +8,10 @@ import pymc as pm
 import pytest
 
 from pymc_minibatch_mh import PenaltyMH, TunaMH
+from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.starts import rows_of_trial
 from pymc_minibatch_mh.steps.many_rows import (
+    TRIAL_UPDATES,
     penalty_forecast,
     shares_of_bounds,
     warn_of_many_rows,
@@ -65,6 +67,13 @@ def test_a_step_says_that_it_is_forecast_to_evaluate_many_rows():
 
 def test_a_step_with_few_rows_says_nothing(prepared):
     assert not warnings_of(prepared("poisson", "TunaMH").program)
+
+
+def test_far_proposals_before_a_chain_adapts_are_not_forecast(prepared):
+    program = prepared("normal_mixture", "TunaMH").program
+    first = Chain(program, np.random.default_rng(1), adapting=False).advance(200).counts["n_obs"]
+    assert first.mean() > 0.05 * program.plan.n_rows, "these bounds are wide at first"
+    assert rows_of_trial(program, TRIAL_UPDATES) < 0.01 * program.plan.n_rows
 
 
 def test_bounds_are_shared_among_the_variables_that_make_them_wide(prepared):
