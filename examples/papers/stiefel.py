@@ -31,7 +31,6 @@ from pymc_minibatch_mh.proposals.custom_proposal import (
     link_function,
     require_proposed,
 )
-from pymc_minibatch_mh.proposals.user_functions import MOVE_SIGNATURE
 from pymc_minibatch_mh.proposals.walk import tune_scale
 
 #: How far products of columns may be from 0 and 1 before a position is off the manifold.
@@ -79,7 +78,8 @@ def _polished(vectors: Any) -> Any:
     return -0.5 * np.dot(vectors, products)
 
 
-@njit(MOVE_SIGNATURE, nogil=True, error_model="numpy")
+# Without a signature numba compiles it when a step asks for its address, not at each import.
+@njit(nogil=True, error_model="numpy")
 def rotate(position: Any, new: Any, rng: Any, state: Any, metric: Any, rows: Any) -> float:
     """Rotate the matrix. A position off the manifold goes nowhere."""
     first, length, width = int(state[FIRST]), int(state[LENGTH]), int(state[WIDTH])

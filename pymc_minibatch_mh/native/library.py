@@ -60,15 +60,18 @@ def _require_same(library: Any) -> None:
             f"the library was compiled from other sources ({compiled}, not {compiler.digest()}). "
             "Install the package again."
         )
-    layouts, k = library.mh_layouts(), 0
-    while layouts[k].name != ffi.NULL:
-        name = ffi.string(layouts[k].name).decode()
-        if ffi.sizeof(name) != layouts[k].size:
+    layout, sizes = library.mh_layouts(), {}
+    while layout.name != ffi.NULL:
+        sizes[ffi.string(layout.name).decode()] = layout.size
+        layout += 1
+    # cffi parses all declarations anew for each type that it is asked for: these are one type.
+    records = ffi.typeof(f"struct {{ {' '.join(f'{name} _{name};' for name in sizes)} }}")
+    for (name, size), (_, field) in zip(sizes.items(), records.fields, strict=True):
+        if ffi.sizeof(field.type) != size:
             raise ImportError(
-                f"the record {name} has {layouts[k].size} bytes in the library, and "
-                f"{ffi.sizeof(name)} in its header. Install the package again."
+                f"the record {name} has {size} bytes in the library, and "
+                f"{ffi.sizeof(field.type)} in its header. Install the package again."
             )
-        k += 1
 
 
 #: NumPy types of arrays by C type.
