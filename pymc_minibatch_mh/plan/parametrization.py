@@ -3,7 +3,7 @@
 Each is judged around the mode of a subsample, by the number of observations that an update would
 evaluate, and by the distance of the posterior from the truncated normal proposal distribution.
 Logarithms and log-odds are replaced only if their posterior has a tail that their normal
-approximation lacks.
+approximation lacks, and the other coordinate has not.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -91,10 +91,10 @@ def _choose_for_ends(model: CompiledModel, trials: "_Trials") -> CompiledModel:
         efficiency = trials.least_tail_efficiency(best, name)
         if efficiency >= MIN_TAIL_EFFICIENCY:
             continue
-        costs = [trials.cost(other) for other in others]
-        least = int(np.argmin(costs))
-        if MIN_GAIN * costs[least] * efficiency < trials.cost(best):
-            best = others[least]
+        merits = [trials.least_tail_efficiency(x, name) / trials.cost(x) for x in others]
+        most = int(np.argmax(merits))
+        if merits[most] > MIN_GAIN * efficiency / trials.cost(best):
+            best = others[most]
     return best
 
 

@@ -24,7 +24,12 @@ from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.compiled.graphs import PRIOR_ADDRESSES
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.compiled.prior import ScalarPrior
-from pymc_minibatch_mh.plan.parametrization import _TrialPrior, choose_parametrization
+from pymc_minibatch_mh.plan.parametrization import (
+    MIN_TAIL_EFFICIENCY,
+    _TrialPrior,
+    _Trials,
+    choose_parametrization,
+)
 from pymc_minibatch_mh.proposals import mixture
 from pymc_minibatch_mh.proposals.mixture import (
     TAIL_WEIGHT,
@@ -122,6 +127,29 @@ def test_tails_are_measured_only_where_few_rows_suspect_one(monkeypatch):
 
     monkeypatch.setattr(Tails, "efficiency_along", measured)
     assert labels_of(regression(8_000)) == []
+
+
+def test_factors_that_data_hardly_tell_apart_stay_logarithms():
+    """Data tell the product of two numbers, and the ridge is straighter in their logarithms."""
+    model = saturation()
+    parts = CompiledModel(own(model))
+    trials = _Trials(model.initial_point())
+    for name in ("lam_log__", "beta_log__"):
+        (other,) = trials.models_in(parts, name, (-1,))
+        before, after = (trials.least_tail_efficiency(x, name) for x in (parts, other))
+        assert after < before < MIN_TAIL_EFFICIENCY
+    assert labels_of(model) == []
+
+
+def saturation(rows=1_000):
+    """Return a saturating response of which data tell little beside its slope."""
+    rng = np.random.default_rng(3)
+    x = rng.gamma(1.5, 0.6, rows)
+    y = 0.4 * np.tanh(0.35 * x) + 0.3 * rng.normal(size=rows)
+    with pm.Model() as model:
+        lam, beta = pm.Gamma("lam", 3.0, 2.0), pm.HalfNormal("beta", 1.0)
+        pm.Normal("y", beta * pm.math.tanh(0.5 * lam * x), 0.3, observed=y)
+    return model
 
 
 def test_a_background_that_data_tell_stays_a_logarithm():
