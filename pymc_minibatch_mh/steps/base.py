@@ -214,6 +214,7 @@ class MinibatchStep(BlockedStep):
         linear = settings.linear_for(method)
 
         def trial(read: SharedModel) -> None:
+            report.warn_of_rotations(name, settings.target_of(read, point), point)
             try_bounds(name, settings.trial_target(method, point, read), point)
 
         read = read_model(model, self.vars, point, settings, needs, linear=linear, try_bounds=trial)

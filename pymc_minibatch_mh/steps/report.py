@@ -25,6 +25,7 @@ from pymc_minibatch_mh.model.bambi import response_parameters
 from pymc_minibatch_mh.model.inputs import likelihood_names
 from pymc_minibatch_mh.native.statistics import STATS, Statistic
 from pymc_minibatch_mh.plan.plan import Plan
+from pymc_minibatch_mh.reference.rotations import rotated_together
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.steps.deterministics import warn_of_large
 
@@ -211,6 +212,23 @@ def warn_of_tails(name: str, program: SamplerSpec) -> None:
         f" and {others} others" if others else "",
         100.0 * heavy[worst[0]],
         worst[0],
+    )
+
+
+def warn_of_rotations(name: str, target: Target, point: Mapping[str, np.ndarray]) -> None:
+    """Log a warning if rotations of some variables leave the posterior unchanged."""
+    turned = rotated_together(target, target.factorization.ravel(point))
+    if not turned:
+        return
+    _log.warning(
+        "%s: the posterior does not change if %s rotated%s. Its modes form a curve, and it is far "
+        "from the normal distribution around any of them: chains hardly move along the curve, and "
+        "evaluate many observations. Fix as many rows of %r as it has columns, such as "
+        "pt.concatenate([np.eye(2), rest]), and data tell all others; or use pm.NUTS().",
+        name,
+        " and ".join(map(repr, turned)) + (" is" if len(turned) == 1 else " are"),
+        " together" * (len(turned) > 1),
+        turned[-1],
     )
 
 
