@@ -200,7 +200,7 @@ def test_a_scale_waits_for_effects_that_another_step_moves(caplog):
     rest = [model["effect"]]
     with caplog.at_level(logging.INFO), model:
         steps = [step, pm.Metropolis(rest)]
-        trace = sample(model, steps, 300, 500, chains=1, random_seed=0, quiet=False)
+        trace = sample(model, steps, 300, 300, chains=1, random_seed=0, quiet=False)
     assert caplog.text.count("Updating only once other steps have moved") == 1
     assert float(trace.posterior["tau"].min()) > COLLAPSED
     assert np.unique(trace.posterior["tau"]).size > 30

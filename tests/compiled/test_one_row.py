@@ -106,7 +106,7 @@ def test_one_row_is_read_as_often_as_a_batch_holds_it(name):
 
 
 @pytest.mark.parametrize("beside", fast([False, True], [True]))
-@pytest.mark.parametrize("reader", ["forms", "graph"])
+@pytest.mark.parametrize("reader", fast(["forms", "graph"], ["forms"]))
 def test_compiled_code_reads_one_row_any_number_of_times(reader, beside):
     model = model_with(KINDS["custom density"], beside=beside)
     parts = split_of(model)

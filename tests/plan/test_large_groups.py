@@ -162,6 +162,7 @@ def test_many_large_groups_are_integrated_out_or_moved_one_at_a_time():
     assert many.n_observations == many.n_groups == G
 
 
+@pytest.mark.slow
 def test_large_groups_have_the_effects_that_others_have():
     step = large_step()
     """The draws of all effects are those of elements, within their noise."""

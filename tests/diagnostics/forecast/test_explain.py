@@ -202,6 +202,7 @@ def test_a_discrete_variable_leaves_the_approximate_method(of_switched):
     assert "another step" not in reasons["level"]
 
 
+@pytest.mark.slow
 def test_a_pilot_leaves_the_values_of_other_steps_alone(of_switched):
     _, step = of_switched
     step.target.source.others[:] = 5.0
@@ -342,6 +343,7 @@ def test_an_approximate_step_is_forecast_where_exactness_takes_all_rows(of_readi
     assert "Forecast of PenaltyMH" in str(of_reading_all.details)
 
 
+@pytest.mark.slow
 def test_the_approximate_step_draws_as_one_that_is_built_anew(of_reading_all, prepared, model_of):
     start, draws = model_of("logistic").initial_point(), []
     for step in (of_reading_all.approximate.step, prepared("logistic", "PenaltyMH")):

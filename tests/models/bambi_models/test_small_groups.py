@@ -50,6 +50,7 @@ def test_summary_has_all_effects_under_bambis_names(model, trace):
     assert summary["ess_bulk"].astype(float).min() > 100
 
 
+@pytest.mark.slow
 def test_leave_one_out_sees_the_effects(model, trace):
     whole = trace.copy()
     with model.backend.model:

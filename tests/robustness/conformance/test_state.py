@@ -95,11 +95,12 @@ WAYS = (as_a_state, as_a_copy, as_a_pickle)
 
 
 #: Chains whose like another case of the fast tier has: of stored rows, of a temperature, of a
-#: function of a user, and of a method whose test is another.
+#: function of a user, and of a method whose test is another. Those of small groups have tests of
+#: their own.
 ALIKE = {
     "tuna by bounds of a user", "a test of a user", "firefly, untuned", "walk from the start",
     "tempered", "annealed", "rows in files", "rows in chunks", "rows in a table",
-    "noncentred hierarchy", "barker that grows",
+    "noncentred hierarchy", "barker that grows", "small groups",
 }  # fmt: skip
 EVERY_CHAIN = [
     pytest.param(name, marks=pytest.mark.slow) if name in ALIKE else name
