@@ -38,8 +38,9 @@ TAIL_OF_A_GROUP = 0.1
 TRIAL_ROWS = 512
 #: Maximum number of boxes into which the smallest region is cut: for all rows; for one row.
 MAX_BOXES, MAX_BOXES_OF_A_ROW = 1_000_000, 16
-#: Number of evaluated rows per update below which bounds are not tightened any more.
-FEW_ROWS = 0.1
+#: Number of evaluated rows per update below which bounds are not tightened any more; evaluations
+#: of each row above which that would not help, as all rows are evaluated.
+FEW_ROWS, HOPELESS = 0.1, 100.0
 #: Minimum relative decrease of Σc_i for one more cut; for one more table, with a smaller radius.
 WORTH_A_CUT, WORTH_A_TABLE = 0.04, 0.05
 #: Maximum relative excess of Σc_i at which infinite radius replaces the largest finite radius.
@@ -405,7 +406,9 @@ class _Trial:
         if radius == np.inf:
             return self.whole
         total = partial(self.total, radius, by_parts=self._cut_by_parts)
-        return best_cuts(self._function, total, FEW_ROWS / self._owner.typical_move_size)
+        few, many = FEW_ROWS, HOPELESS * self._function.n_rows
+        size = self._owner.typical_move_size
+        return best_cuts(self._function, total, few / size, many / size)
 
 
 def _has_one_predictor(function: RowFunction) -> bool:
@@ -423,17 +426,24 @@ def best_cuts(
     function: RowFunction,
     total: Callable[[tuple[int, ...]], float],
     few: float,
+    many: float = np.inf,
     most_of_a_row: int = MAX_BOXES_OF_A_ROW,
     worth_a_cut: float = WORTH_A_CUT,
 ) -> tuple[int, ...]:
-    """Number of pieces of each predictor's interval, doubled while that lowers `total` enough."""
+    """Number of pieces of each predictor's interval, doubled while that lowers `total` enough.
+
+    Not below `few`, nor if as much again by each further doubling would leave more than `many`.
+    """
     most = min(most_of_a_row, MAX_BOXES // function.n_rows)
     best = (1,) * len(function.arguments)
     while best and 2 * np.prod(best) <= most and total(best) > few:
         finer = [(*best[:k], 2 * count, *best[k + 1 :]) for k, count in enumerate(best)]
         candidate = min(finer, key=total)
         gain = 1.0 - total(candidate) / max(total(best), 1e-300)
+        further = np.log2(most / np.prod(candidate))
         if not gain > worth_a_cut:
+            break
+        if gain < 1.0 and total(candidate) * (1.0 - gain) ** further > many:
             break
         best = candidate
     return best

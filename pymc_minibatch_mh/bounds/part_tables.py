@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import chdtri
 
-from pymc_minibatch_mh.bounds.bounds_pass import TRIAL_ROWS, best_cuts
+from pymc_minibatch_mh.bounds.bounds_pass import HOPELESS, TRIAL_ROWS, best_cuts
 from pymc_minibatch_mh.bounds.exponential_sums import softmax_units
 from pymc_minibatch_mh.bounds.geometry import Geometry, within_support
 from pymc_minibatch_mh.bounds.remainder import derivative_suprema, rounded_up
@@ -162,7 +162,9 @@ class _RowBounds:
         read = next(one for one in self._rows.read_chunks if one.term == term)
         some = np.unique(np.linspace(0, read.border.shape[1] - 1, TRIAL_ROWS).astype(np.int64))
         total = cache(partial(self._typical_total, read, some))
-        return best_cuts(self._functions[term], total, 0.0, MAX_PIECES, WORTH_A_CUT)
+        # Of such a proposal, a row changes by at most (x³ + x'³)/6, with x and x' about equal.
+        many = 3.0 * HOPELESS * some.size
+        return best_cuts(self._functions[term], total, 0.0, many, MAX_PIECES, WORTH_A_CUT)
 
     def _typical_total(self, read: Read, some: np.ndarray, pieces: Sequence[int]) -> float:
         """Sum of the bounds of some rows in a typical proposal, up to a constant factor."""

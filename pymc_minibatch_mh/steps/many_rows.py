@@ -7,7 +7,9 @@ import numpy as np
 
 from pymc_minibatch_mh.chain.program import SamplerSpec
 from pymc_minibatch_mh.chain.starts import rows_of_trial
+from pymc_minibatch_mh.native.elements import Ends
 from pymc_minibatch_mh.native.looks import rows_of_penalty
+from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.plan.bound_sources import bounds_pass_of
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.prepare import forecast_of_few
@@ -56,7 +58,7 @@ def warn_of_many_rows(name: str, program: SamplerSpec) -> None:
     rows = rows_of_trial(program, TRIAL_UPDATES)
     if rows <= max(MANY_ROWS * plan.n_rows, MIN_MANY):
         return
-    cause, way_on = _of_effects(plan) if plan.blocks else _of_all_together(plan)
+    cause, way_on = _of_effects(plan) if isinstance(plan, ArrowPlan) else _of_all_together(plan)
     _log.warning(
         "%s: an update is forecast to evaluate %.0f %% of %s, because %s. %sexplain(model) "
         "compares it with NUTS, which is pm.sample(nuts_sampler='nutpie').",
@@ -68,13 +70,28 @@ def warn_of_many_rows(name: str, program: SamplerSpec) -> None:
     )
 
 
-def _of_effects(plan: Plan) -> tuple[str, str]:
+def _of_effects(plan: ArrowPlan) -> tuple[str, str]:
     """Cause and advice where effects are accepted one at a time."""
     effects = sorted(plan.target.indexed)
     names = dict.fromkeys(plan.target.factorization.name_at(k) for k in effects)
-    listed = " and ".join(map(repr, names))
-    cause = f"the {len(effects):,} effects {listed} are accepted one at a time, but share"
+    listed = f"effects {' and '.join(map(repr, names))}"
+    of_others, of_effects = typical_ceilings(plan)
+    if of_others > of_effects:
+        size = plan.target.factorization.size - len(effects)
+        cause = f"proposals move the {size:,} unknowns beside the {listed} together, and bounds"
+        return f"{cause} are wide", "PenaltyMH(), which is approximate, needs none. "
+    cause = f"the {len(effects):,} {listed} are accepted one at a time, but share"
     return f"{cause} observations or have few each", ""
+
+
+def typical_ceilings(plan: ArrowPlan) -> tuple[float, float]:
+    """Sums of thinning bounds in a proposal of all parameters but effects, and of all effects."""
+    rng = np.random.default_rng(SEED)
+    ends = plan.elements.ends(*(plan.gaussian_draw(rng, 1.0) for _ in range(2)))
+    here, there = ends.here, ends.there
+    moves = Ends(here, here, ends.border), Ends(here, there, (*[ends.border[0]] * 2, 0.0))
+    of_others, of_effects = (float(plan.parts.row_ceilings(move).sum()) for move in moves)
+    return of_others, of_effects
 
 
 def _of_all_together(plan: Plan) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from pymc_minibatch_mh.steps.many_rows import (
     TRIAL_UPDATES,
     penalty_forecast,
     shares_of_bounds,
+    typical_ceilings,
     warn_of_many_rows,
 )
 
@@ -63,6 +64,29 @@ def test_a_step_says_that_it_is_forecast_to_evaluate_many_rows():
     assert "blocks=True" not in text
     count = penalty_forecast(step.plan)
     assert f"PenaltyMH(), which is approximate, is forecast to evaluate {count:,}. " in text
+
+
+def responses(groups=30, rows=1_500):
+    """Return saturating responses of groups with different levels."""
+    rng = np.random.default_rng(3)
+    group, x = np.arange(rows) % groups, rng.gamma(1.5, 0.6, (rows, 2))
+    noise = 0.3 * rng.normal(size=groups)[group] + 0.4 * rng.normal(size=rows)
+    with pm.Model() as model:
+        lam, beta = pm.Gamma("lam", 3.0, 2.0, shape=2), pm.HalfNormal("beta", 1.0, shape=2)
+        level = (pm.HalfNormal("sg", 0.5) * pm.Normal("z", 0.0, 1.0, shape=groups))[group]
+        mean = level + (beta * pm.math.tanh(0.5 * lam * x)).sum(axis=1)
+        y = np.tanh(0.5 * x).sum(axis=1) + noise
+        pm.Normal("y", mean, pm.HalfNormal("s", 1.0), observed=y)
+    return model
+
+
+def test_effects_are_not_blamed_for_bounds_of_what_moves_beside_them():
+    program = TunaMH(model=responses(), blocks=True).program
+    others, of_effects = typical_ceilings(program.plan)
+    assert others > 3.0 * of_effects > 0.0
+    (text,) = warnings_of(program)
+    assert "because proposals move the 6 unknowns beside the effects 'z' together, and " in text
+    assert "PenaltyMH(), which is approximate, needs none." in text
 
 
 def test_a_step_with_few_rows_says_nothing(prepared):
