@@ -8,16 +8,23 @@ a factor L Lᵀ = A⁻¹ of its covariance. With θ± = θ ± √3 L_j, the aver
 and differences of gradients between θ+ and θ- for two directions. Values alone notice jumps. A
 is then the averaged curvature, and both are repeated until they agree: intervals widen where the
 log-density is flat, and narrow where it is curved. They cost 2d + 1 full-data evaluations.
+
+Scales, whose joint mode with their effects is at 0, go to the mode of their marginal density, and
+the averages are repeated at these scales.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.progress import report_stage
+from pymc_minibatch_mh.reference import messages
 from pymc_minibatch_mh.reference.density import Density
+from pymc_minibatch_mh.reference.full_data import Derivatives
+from pymc_minibatch_mh.reference.hierarchy import REACH
+from pymc_minibatch_mh.reference.marginal import Marginal
 from pymc_minibatch_mh.reference.messages import WAY_ON
 from pymc_minibatch_mh.reference.mode import (
     Mode,
@@ -35,18 +42,25 @@ MAX_STEPS, MAX_HALVINGS = 100, 12
 MAX_CHANGE, AGREES = 9.0, 1.25
 #: Maximum ratio of averaged curvature to that at the mode for which kinks can be ignored.
 MAX_DIFFERENCE = 2.0
-#: Number of steps after which tolerances are doubled.
-PATIENCE = 10
-#: Maximum length of a step, and of the last one, in posterior standard deviations.
-MAX_STEP, NEAR = 10.0, 0.2
+#: Number of steps after which tolerances are doubled; number of coordinates above which they grow
+#: with its root, as the noise of averages does.
+PATIENCE, SMALL = 10, 5
+#: Maximum length of a step, of one that is shortened with time, and of the last one, in posterior
+#: standard deviations.
+MAX_STEP, SHORT, NEAR = 100.0, 2.0, 0.2
 
 
 def find_smoothed(
-    density: Density, start: np.ndarray, rng: np.random.Generator, jumping: Sequence[int] = ()
+    density: Density,
+    start: np.ndarray,
+    rng: np.random.Generator,
+    jumping: Sequence[int] = (),
+    scales: Sequence[int] = (),
 ) -> Mode:
     """Centre of a posterior with kinks, and its averaged precision; ModeError if there is none.
 
     The coordinates `jumping` decide where rows jump; the precision has no entries beside them.
+    `scales` are at the mode of their marginal density.
     """
     if start.size > MAX_SIZE:
         raise too_many_coordinates(f"{density.first_names}, ...", start.size)
@@ -55,17 +69,17 @@ def find_smoothed(
     precision = precision_of_scores(density, start, rng)
     if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 0.0:
         precision = np.diag(np.maximum(np.abs(np.diag(precision)), 1.0))
-    alone = np.isin(np.arange(start.size), jumping)
-    precision = _without_cross_terms(precision, alone)
+    search = _Search(np.isin(np.arange(start.size), jumping), np.array(scales, dtype=np.int64))
     position = np.array(start, dtype=np.float64)
+    precision = _without_cross_terms(precision, search.alone)
     if few is not None:
         # With its own weight, the posterior of a subsample is wide enough to average many kinks.
         coarse, ratio = replace(density, rows=few), full_data.n_rows / few.size
-        position, precision = _climb(coarse, position, precision / ratio, alone)
+        position, precision = search.centre(coarse, position, precision / ratio)
         precision = ratio * precision
-    position, precision = _climb(density, position, precision, alone)
-    likelihood = full_data.likelihood(position, hessian=True)
-    return Mode(position, precision, likelihood, tuple(range(position.size)))
+    position, precision = search.centre(density, position, precision)
+    likelihood, every = full_data.likelihood(position, hessian=True), tuple(range(position.size))
+    return Mode(position, precision, likelihood, every, tuple(map(int, scales)))
 
 
 def too_many_coordinates(names: str, size: int) -> ModeError:
@@ -78,10 +92,59 @@ def too_many_coordinates(names: str, size: int) -> ModeError:
     )
 
 
+@dataclass(frozen=True)
+class _Search:
+    """Search for a centre; which coordinates are `alone`, shape (d,), and which are `scales`."""
+
+    alone: np.ndarray
+    scales: np.ndarray
+
+    def centre(
+        self, density: Density, position: np.ndarray, precision: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Centre and precision, from a position and a precision nearby."""
+        if not self.scales.size:
+            return _climb(density, position, precision, self.alone)
+        rest = np.setdiff1d(np.arange(position.size), self.scales)
+        among = np.ix_(rest, rest)
+        position, given_scales = position.copy(), precision[among]
+        for _ in range(MAX_STEPS):
+            part = replace(density, rest=rest, fixed=position)
+            position[rest], given_scales = _climb(
+                part, position[rest], given_scales, self.alone[rest]
+            )
+            marginal = self._marginal(density, position, among, given_scales)
+            near = marginal.given(position[self.scales])
+            if near is None:
+                raise messages.start_without_density()
+            best = marginal.best(near, np.full(self.scales.size, REACH))
+            curvature = marginal.curvature_at(best)
+            move = best.position[self.scales] - position[self.scales]
+            position = best.position.copy()
+            if move @ curvature @ move < NEAR**2:
+                return position, _checked(density, marginal.precision(best, curvature))
+        raise _without_centre(density)
+
+    def _marginal(
+        self,
+        density: Density,
+        position: np.ndarray,
+        among: tuple[np.ndarray, ...],
+        given_scales: np.ndarray,
+    ) -> Marginal:
+        """Marginal density of the scales around a centre given these, with its precision."""
+        prior = density.prior(position, hessian=True)
+        rows = -prior.hessian
+        rows[among] -= given_scales
+        likelihood = Derivatives(0.0, -prior.gradient, rows)
+        return Marginal.freeze_rows(density.prior, self.scales, position, likelihood)
+
+
 def _climb(
     density: Density, position: np.ndarray, precision: np.ndarray, alone: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Centre and precision; no entries beside coordinates that are `alone`, shape (d,)."""
+    loose = max(1.0, position.size / SMALL) ** 0.5
     for k in range(MAX_STEPS):
         whitener, factor = whitening_factors(precision)
         averages = _averages(density, position, factor)
@@ -94,21 +157,37 @@ def _climb(
         sizes, vectors = np.linalg.eigh(curvature)
         # Averages over few jumps never agree closely.
         patience = 1.0 + k / PATIENCE
-        agrees = sizes[0] > 1.0 / (AGREES * patience) and sizes[-1] < AGREES * patience
+        most = patience * (1.0 + (AGREES - 1.0) * loose)
+        agrees = 1.0 / most < sizes[0] and sizes[-1] < most
         sizes = np.clip(np.abs(sizes), 1.0 / MAX_CHANGE, MAX_CHANGE)
         step = vectors @ ((vectors.T @ slopes) / sizes)
         distance = float(np.linalg.norm(step))
         step *= min(1.0, MAX_STEP / max(distance, 1e-300))
+        # Nearby, steps follow the noise of the averages.
+        step *= 1.0 / patience if distance < SHORT * loose else 1.0
         report_stage("Averaging over kinks", f"{k + 1}/{MAX_STEPS}, distance {distance:.2g}")
         precision = whitener.T @ (vectors * sizes) @ vectors.T @ whitener
-        if distance < NEAR * patience and agrees:
+        if distance < NEAR * loose * patience and agrees:
             return position, precision
         tried = (position + 0.5**h * (factor @ step) for h in range(MAX_HALVINGS))
         # Nearby, a kink may lower the value although the average rises.
         least = value if distance > 1.0 else -np.inf
         better = (x for x in tried if density.at(x, hessian=False).total.value > least)
         position = next(better, position)
-    raise ModeError(
+    raise _without_centre(density)
+
+
+def _checked(density: Density, precision: np.ndarray) -> np.ndarray:
+    """Precision; ModeError unless it is finite and positive."""
+    values, vectors = np.linalg.eigh(np.where(np.isfinite(precision), precision, 0.0))
+    if not values[0] > 0.0:
+        raise messages.density_flat(density.names, np.abs(vectors[:, 0]))
+    return precision
+
+
+def _without_centre(density: Density) -> ModeError:
+    """Error about a search that did not end."""
+    return ModeError(
         f"{density.first_names}: no centre was found in {MAX_STEPS} steps, although "
         f"the log-posterior was averaged across its kinks. {WAY_ON}"
     )

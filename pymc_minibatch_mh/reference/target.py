@@ -222,7 +222,8 @@ class Target:
                 pass
         jumping = self.jumping
         if not self._is_smooth_between_jumps(start, jumping):
-            return find_smoothed(density, start, rng, jumping)
+            scales = self._scales_of_search(start)
+            return find_smoothed(density, start, rng, jumping, scales)
 
         ends = self.factorization.boundary
 

@@ -119,6 +119,24 @@ def test_kinks_in_many_coordinates_are_refused_at_once():
         find_smoothed(Density(Kinked(), names, 1.0), np.zeros(200), np.random.default_rng(0))
 
 
+def test_a_scale_of_effects_with_kinked_observations_is_at_its_marginal_mode():
+    """The joint mode is at a scale of 0."""
+    rng = np.random.default_rng(5)
+    group, truth = rng.integers(0, 40, 8_000), 0.5 * rng.standard_normal(40)
+    median = truth[group]
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 2.0)
+        effect = pm.Normal("effect", pm.Normal("mu", 0.0, 2.0), tau, shape=40)
+        pm.Laplace("y", effect[group], 1.0, observed=median + rng.laplace(size=8_000))
+    target = target_of(model)
+    mode = target.mode(np.zeros(42), rng)
+    scale = target.factorization.coordinate_names.index("tau_log__")
+    assert mode.marginal == (scale,)
+    assert np.exp(mode.position[scale]) == pytest.approx(truth.std(ddof=1), rel=0.15)
+    deviation = np.linalg.inv(mode.precision)[scale, scale] ** 0.5
+    assert deviation == pytest.approx(1.0 / np.sqrt(2.0 * 39.0), rel=0.2)
+
+
 def quantile_of_groups(response, groups):
     pm.AsymmetricLaplace(
         "y", q=0.9, mu=pm.Normal("z", shape=groups)[response.group], b=1.0, observed=response.y
