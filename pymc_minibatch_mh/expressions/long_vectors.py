@@ -13,10 +13,12 @@ from pytensor.graph.basic import Apply as Node
 from pytensor.graph.basic import Constant as GraphConstant
 from pytensor.graph.basic import Variable
 from pytensor.tensor.basic import Join
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_constant_idx
 
+from pymc_minibatch_mh.expressions.arithmetic import add_exprs, multiply_exprs
 from pymc_minibatch_mh.expressions.graph import Constant, Expr, ExprGraph, Gather
 from pymc_minibatch_mh.expressions.rules import apply_operation
 
@@ -70,10 +72,7 @@ class LongVectors:
                 return None
             return self._exprs.coordinate(first if index is None else Gather(first, 1, size, index))
         if isinstance(vector, GraphConstant):
-            numbers = vector.data[first : first + size]
-            if index is None or (numbers == numbers[0]).all():
-                return self._exprs.constant(numbers[0])
-            return self._exprs.lookup(numbers, index)
+            return self._number(vector.data[first : first + size], index)
         node, op = vector.owner, vector.owner_op
         if isinstance(op, Elemwise):
             return self._of_operation(node, first, size, index)
@@ -81,6 +80,8 @@ class LongVectors:
             return self._of_part(node.inputs, first, size, index)
         if isinstance(op, Reshape | SpecifyShape) and node.inputs[0].type.ndim == 1:
             return self._entry(node.inputs[0], first, size, index)
+        if isinstance(op, DimShuffle) and op.new_order == (0,):
+            return self._of_product(node.inputs[0].owner, first, size, index)
         fixed = _constant_index(node) if isinstance(op, Subtensor | AdvancedSubtensor) else None
         if fixed is None or _length(node.inputs[0]) == 0:
             return None
@@ -100,6 +101,27 @@ class LongVectors:
         if len(entries) < len(inputs):
             return None
         return apply_operation(self._exprs, node.op.scalar_op, *entries)
+
+    def _of_product(
+        self, node: Node | None, first: int, size: int, index: Expr | None
+    ) -> Expr | None:
+        """Entry of a constant matrix times a column; with zeros, rows may choose coordinates."""
+        op = None if node is None else node.op
+        if not isinstance(getattr(op, "core_op", op), Dot):
+            return None
+        matrix, column = node.inputs
+        if not isinstance(matrix, GraphConstant) or not matrix.data.all():
+            return None
+        rows = matrix.data[first : first + size]
+        pairs = zip(rows.T, self._lower(column)[:, 0], strict=True)
+        products = (multiply_exprs(self._exprs, self._number(x, index), y) for x, y in pairs)
+        return add_exprs(self._exprs, *products)
+
+    def _number(self, numbers: np.ndarray, index: Expr | None) -> Expr:
+        """The number at an index, or the first one."""
+        if index is None or (numbers == numbers[0]).all():
+            return self._exprs.constant(numbers[0])
+        return self._exprs.lookup(numbers, index)
 
     def _of_part(
         self, parts: Sequence[Any], first: int, size: int, index: Expr | None

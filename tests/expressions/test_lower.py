@@ -170,6 +170,7 @@ def test_a_tensor_is_taken_apart_rightly(name):
 
 
 moved = pt.concatenate([theta, (theta[3:] - theta[0]) / pt.exp(theta[1])])
+WEIGHTS = np.array([[1.0, 0.5], [1.0, -2.0], [1.0, 3.0]])
 LONG = {
     "numbers": lambda: pt.constant([3.0, 5.0, 4.0])[chosen[:, 0]] * theta[0],
     "equal numbers": lambda: pt.constant([3.0, 3.0, 3.0])[chosen[:, 0]] * theta[0],
@@ -177,6 +178,8 @@ LONG = {
     "consecutive entries": lambda: moved[pt.constant([0, 6, 7, 8])][1:][chosen[:, 1]],
     "entries in another order": lambda: moved[pt.constant([7, 6, 8])][chosen[:, 1]],
     "entries of two parts": lambda: moved[4:7][chosen[:, 0]],
+    "product of a matrix": lambda: (WEIGHTS @ theta[:2])[chosen[:, 1]],
+    "product of a matrix with zeros": lambda: (np.eye(3) @ theta[:3])[chosen[:, 1]],
     "single entries": lambda: moved[7] * moved[pt.constant([8, 1, 2])][0] + rows[:, 0],
 }
 
@@ -191,6 +194,15 @@ def test_a_long_vector_has_one_expression():
     exprs, position = ExprGraph(), pt.vector("position", shape=(1_000_000,))
     values = pt.concatenate([position, position[1:] * pt.exp(position[0])])
     graph = values[pt.constant(np.arange(1_000_000, 1_999_999))][chosen[:, 0]]
+    leaves = {chosen: np.array([[exprs.data(0, (k,), np.dtype("int64")) for k in range(2)]])}
+    (entry,) = lower.lower_graph(exprs, graph, position, leaves)
+    assert not entry.is_data
+    assert len(exprs._known) < 30
+
+
+def test_a_long_product_has_one_expression():
+    exprs, position = ExprGraph(), pt.vector("position", shape=(2,))
+    graph = (np.ones((100_000, 2)) @ position)[chosen[:, 0]]
     leaves = {chosen: np.array([[exprs.data(0, (k,), np.dtype("int64")) for k in range(2)]])}
     (entry,) = lower.lower_graph(exprs, graph, position, leaves)
     assert not entry.is_data
