@@ -7,7 +7,6 @@ process, cached on disk by PyTensor.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import CFUNCTYPE, c_int64, c_void_p
 from functools import reduce
 from hashlib import sha256
 from itertools import count
@@ -18,7 +17,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import pytensor
-from numba import carray, cfunc, from_dtype, types
+from llvmlite import ir
+from numba import cfunc, from_dtype, types
 from numba.core import cgutils
 from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
@@ -359,17 +359,31 @@ def called_by_library(function: Callable, signature: Any, kind: str, **options: 
         return FunctionAt(kind, cfunc(signature, error_model="numpy", **options)(function))
 
 
+@intrinsic
+def _call_with_scratch(typing_context, loop, record, inputs, outputs, n, size):  # type: ignore[no-untyped-def]
+    """Call the function at an address with a record and scratch of some bytes, which is freed."""
+
+    def generate_code(context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        loop, record, inputs, outputs, n, size = arguments
+        scratch = context.nrt.allocate(builder, size)
+        kinds = [x.type for x in (record, inputs, outputs, n, scratch)]
+        kind = ir.PointerType(ir.FunctionType(ir.VoidType(), kinds))
+        builder.call(builder.inttoptr(loop, kind), [record, inputs, outputs, n, scratch])
+        context.nrt.free(builder, scratch)
+        return context.get_dummy_value()
+
+    number = types.int64
+    return types.void(number, number, inputs, outputs, number, number), generate_code
+
+
 def looped_by_library(name: str, room: str, record: LaidOut) -> FunctionAt:
     """Library function of a record as a function of rows, which has scratch of its own."""
     address = int(library.ffi.cast("int64_t", record.at))
-    loop: Callable = CFUNCTYPE(None, c_int64, c_void_p, c_void_p, c_int64, c_void_p)(
-        int(library.ffi.cast("int64_t", getattr(library.load_library(), name)))
-    )
-    size = library.function(room)(record)
+    loop = int(library.ffi.cast("int64_t", getattr(library.load_library(), name)))
+    size = library.function(room)(record) * np.dtype(np.float64).itemsize
 
     def evaluate_rows(inputs, outputs, n):  # type: ignore[no-untyped-def]
-        scratch = np.empty(size)
-        loop(address, carray(inputs, 1).ctypes, carray(outputs, 1).ctypes, n, scratch.ctypes)
+        _call_with_scratch(loop, address, inputs, outputs, n, size)
 
     compiled = called_by_library(evaluate_rows, ROW_FUNCTION, "mh_row_function")
     compiled.record = record  # type: ignore[attr-defined]
