@@ -12,7 +12,7 @@ if there are many, a subsample of these is evaluated. Approximations only affect
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,8 +33,9 @@ from pymc_minibatch_mh.reference.target import Target
 MAX_SIZE, MIN_POINTS, MAX_SWEEPS = 128, 32, 6
 #: Maximum number of rows that a sweep, the first forecast and each later one evaluate.
 SWEEP_READS, FIRST_READS, FORECAST_READS = 20_000_000, 4_000_000, 20_000_000
-#: Shift and relative change of variances below which sweeps end; limits of such a change.
-SETTLED, AGREES, MAX_CHANGE = 0.1, 0.15, 3.0
+#: Shift and relative change of variances below which sweeps end; limits of such a change. Minimum
+#: shift, in standard deviations, of a third sweep that may be the last.
+SETTLED, AGREES, MAX_CHANGE, FAR = 0.1, 0.15, 3.0, 1.0
 #: Sum of squared coefficients that a map leaves out.
 NEGLIGIBLE = 3e-4
 #: Draws of the first forecast, at least and at most, and of later ones at most; seed of all draws.
@@ -247,9 +248,9 @@ class Variational(NamedTuple):
 
 
 def variational(slopes: Callable[[np.ndarray], Derivatives], size: int) -> Variational | None:
-    """Variational normal from the standard normal on; None if not found in MAX_SWEEPS."""
+    """Variational normal from the standard normal on; None if MAX_SWEEPS will not find it."""
     rng = np.random.default_rng(SEED)
-    mean, factor = np.zeros(size), np.eye(size)
+    mean, factor, lengths = np.zeros(size), np.eye(size), list[float]()
     for sweep in range(MAX_SWEEPS):
         report_stage("Averaging over the posterior", f"sweep {sweep + 1}")
         averages = _average_derivatives(slopes, mean, factor, rng)
@@ -259,6 +260,9 @@ def variational(slopes: Callable[[np.ndarray], Derivatives], size: int) -> Varia
         sizes, vectors = np.linalg.eigh(-hessian)
         ways = vectors.T @ gradient / np.maximum(sizes, 1.0 / MAX_CHANGE)
         length = float(np.linalg.norm(ways))
+        lengths.append(length)
+        if _is_hopeless(lengths):
+            return None
         mean = mean + factor @ (vectors @ ways) * min(1.0, np.sqrt(size) / max(length, 1e-300))
         agrees = length < SETTLED and np.abs(sizes - 1.0).max() < AGREES
         sizes = np.clip(sizes, 1.0 / MAX_CHANGE, MAX_CHANGE)
@@ -269,6 +273,14 @@ def variational(slopes: Callable[[np.ndarray], Derivatives], size: int) -> Varia
                 thirds = np.tensordot(thirds, relative, axes=(0, 0))
             return Variational(mean, factor, thirds)
     return None
+
+
+def _is_hopeless(lengths: Sequence[float]) -> bool:
+    """Whether shifts become smaller too slowly, even if they did so twice as fast from now on."""
+    if len(lengths) < 3 or lengths[-1] < FAR:
+        return False
+    ratio = min(lengths[-1] / max(lengths[-2], FAR), 1.0)
+    return lengths[-1] * ratio ** (2 * (MAX_SWEEPS - len(lengths))) > SETTLED
 
 
 def _average_derivatives(

@@ -201,6 +201,17 @@ def test_variational_normal_of_a_gamma_variable():
     assert found.thirds[0, 0, 0] == pytest.approx(-deviation, rel=0.1)
 
 
+def test_sweeps_that_do_not_settle_end():
+    asked = []
+
+    def slopes(z):
+        asked.append(z)
+        return Derivatives(0.0, np.ones(20), -np.eye(20))
+
+    assert variational(slopes, 20) is None
+    assert len(asked) == 3 * 2 * 20
+
+
 def test_averages_of_a_cubic_are_exact():
     """Of S(z, z, z)/6: the mean gradient is S_abb/2, the mean Hessian 0, and S itself."""
     s, rng = thirds(5), np.random.default_rng(2)
