@@ -8,7 +8,7 @@ difference has a bound of its rounding error.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -63,6 +63,7 @@ class PartialDerivatives:
         self._exprs = exprs
         self._first_derivative = cache(self._derivative_by_rules)
         self._arguments_of = cache(self._collect_arguments)
+        self._operand_slopes = cache(partial(_operand_slopes, exprs))
 
     def of(self, expr: Expr, *numbers: int) -> Expr:
         """Partial derivative with respect to the given arguments, one for each order."""
@@ -93,7 +94,7 @@ class PartialDerivatives:
             return add_exprs(exprs, *(multiply_exprs(exprs, inner[k], *rest) for k, rest in parts))
         if not moving:
             return exprs.zero
-        outer = _operand_slopes(exprs, expr, moving)
+        outer = self._operand_slopes(expr, tuple(moving))
         return add_exprs(exprs, *(multiply_exprs(exprs, outer[k], inner[k]) for k in moving))
 
     def _collect_arguments(self, expr: Expr) -> frozenset[int]:

@@ -1,6 +1,5 @@
 """A factorization as compiled functions, each compiled at its first use."""
 
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +16,7 @@ from pymc_minibatch_mh.compiled.graphs import (
     row_source,
 )
 from pymc_minibatch_mh.compiled.group_rows import GroupRows
-from pymc_minibatch_mh.compiled.prior import GraphPrior, Prior, ScalarPrior, compiled_slopes
+from pymc_minibatch_mh.compiled.prior import GraphPrior, Prior, ScalarPrior
 from pymc_minibatch_mh.compiled.scalar_functions import WRITTEN_DENSITY, called_by_library
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
@@ -137,13 +136,6 @@ class CompiledModel:
                 out[k] = value[k]
 
         return called_by_library(write_densities, WRITTEN_DENSITY, "mh_element_density")
-
-    @cached_property
-    def prior_slopes(self) -> Callable:
-        """Compiled value and gradient of the prior part: (position, context) -> shape (1 + d,)."""
-        if isinstance(self.prior, GraphPrior):
-            return self.prior.slopes
-        return compiled_slopes(self.factorization, self.compile_kwargs)
 
     @cached_property
     def prior(self) -> Prior:

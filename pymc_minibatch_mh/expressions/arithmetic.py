@@ -285,18 +285,19 @@ def _join_differences(
     exprs: ExprGraph, parts: list[Expr], difference: Callable[[ExprGraph, Expr, Expr], Expr | None]
 ) -> list[Expr]:
     """Replace k f - k g by k d for pairs whose difference d = f - g has a simpler form."""
-    kept: list[Expr] = []
+    kept, cores = list[Expr](), list[tuple[Expr, Expr]]()
     for part in parts:
         core, factor = scaled_core(exprs, part)
         opposite = exprs.times(factor, exprs.minus_one)
-        for k, other in enumerate(kept):
-            other_core, other_factor = scaled_core(exprs, other)
-            known = difference(exprs, core, other_core) if other_factor is opposite else None
+        for k, (other, other_factor) in enumerate(cores):
+            known = difference(exprs, core, other) if other_factor is opposite else None
             if known is not None:
                 kept[k] = multiply_exprs(exprs, factor, known)
+                cores[k] = scaled_core(exprs, kept[k])
                 break
         else:
             kept.append(part)
+            cores.append((core, factor))
     return kept
 
 

@@ -106,8 +106,7 @@ class LongVectors:
         self, node: Node | None, first: int, size: int, index: Expr | None
     ) -> Expr | None:
         """Entry of a constant matrix times a column; with zeros, rows may choose coordinates."""
-        op = None if node is None else node.op
-        if not isinstance(getattr(op, "core_op", op), Dot):
+        if node is None or not isinstance(getattr(node.op, "core_op", node.op), Dot):
             return None
         matrix, column = node.inputs
         if not isinstance(matrix, GraphConstant) or not matrix.data.all():

@@ -178,11 +178,15 @@ def double_function(op: ScalarOp) -> Callable[..., np.ndarray]:
     """Function of numbers or arrays in double precision, if its results are as well."""
     if type(op) in _PLAIN:
         return _PLAIN[type(op)]
-    spec = getattr(op, "nfunc_spec", None)
-    if spec is None:
+    if is_vectorized(op):
         return np.vectorize(op.impl)
-    *path, name = spec[0].split(".")
+    *path, name = op.nfunc_spec[0].split(".")
     return getattr(special if path[:1] == ["scipy"] else np, name)
+
+
+def is_vectorized(op: ScalarOp) -> bool:
+    """Whether an operation only has an implementation for numbers, repeated for arrays."""
+    return type(op) not in _PLAIN and getattr(op, "nfunc_spec", None) is None
 
 
 _PLAIN: dict[type[ScalarOp], Callable[..., np.ndarray]] = {

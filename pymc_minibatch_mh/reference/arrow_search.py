@@ -151,7 +151,7 @@ class _Search:
 
     def _prior_slopes(self, position: np.ndarray) -> np.ndarray:
         """Value and gradient of the prior, shape (1 + d,)."""
-        return np.asarray(self._target.compiled.prior_slopes(position, self._target.rows.context))
+        return np.asarray(self._target.compiled.prior.slopes(position, self._target.rows.context))
 
     def _quadratic_locations(self, others: np.ndarray) -> np.ndarray:
         """Locations: coordinates outside the likelihood in which the log prior is quadratic."""

@@ -53,6 +53,8 @@ PRIORS = {
     "potential": lambda z: pm.Potential("q", -pt.log1p(pt.exp(z[2])) - pt.sqr(z @ z)),
     "simplex": lambda z: pm.Dirichlet("p", [2.0, 0.5, 1.0, 4.0]),
     "mixture": lambda z: pm.NormalMixture("k", [0.3, 0.7], [-1.0, 2.0], [1.0, 0.5]),
+    "effects": lambda z: pm.Normal("a", z[0], pt.exp(z[1]), shape=50),
+    "zero sum": lambda z: pm.ZeroSumNormal("a", pt.exp(z[1]), shape=20),
     "walk": lambda z: pm.GaussianRandomWalk("r", 0.5, init_dist=pm.Normal.dist(), steps=4),
 }
 
@@ -95,7 +97,9 @@ def test_curvature_of_many_numbers_is_that_of_the_graph(name, monkeypatch):
 @pytest.mark.parametrize(
     ("prior", "why"),
     [
-        (lambda z: pm.Normal("a", 0.0, 1.0, shape=500), "not small"),
+        (lambda z: pm.Normal("a", 0.0, 1.0, shape=1_001), "not small"),
+        (lambda z: pm.Normal("a", 0.0, 1.0, shape=700), "very many"),
+        (lambda z: pm.ZeroSumNormal("a", shape=100), "very many"),
         (lambda z: pm.Potential("q", pt.linalg.det(pt.outer(z, z) + np.eye(3))), "Det"),
         (lambda z: pm.TruncatedNormal("w", z[0], 1.0, lower=0.0), "log_erfc"),
     ],
