@@ -189,6 +189,11 @@ def is_vectorized(op: ScalarOp) -> bool:
     return type(op) not in _PLAIN and getattr(op, "nfunc_spec", None) is None
 
 
+def register_array_function(op: type[ScalarOp], function: Callable[..., np.ndarray]) -> None:
+    """Register a function of arrays in double precision as an operation's on data."""
+    _PLAIN[op] = function
+
+
 _PLAIN: dict[type[ScalarOp], Callable[..., np.ndarray]] = {
     scalar.Cast: np.asarray,
     scalar.Identity: np.asarray,

@@ -23,6 +23,7 @@ from pymc_minibatch_mh.functions.log_any import log_any, log_any_at
 from pymc_minibatch_mh.functions.log_erfc import log_erfc
 from pymc_minibatch_mh.functions.log_i0e import log_i0e
 from pymc_minibatch_mh.functions.log_softplus import log_softplus
+from pymc_minibatch_mh.functions.log_sum_exp import log_sum_exp, log_sum_exp_at
 
 TYPES = ["bool", "int8", "uint8", "int16", "int32", "int64", "float32", "float64"]
 ARRAYS = {dtype: np.array([0, 1, 1, 0, 1]).astype(dtype) for dtype in TYPES}
@@ -66,6 +67,14 @@ def test_small_integers_overflow_as_in_the_model():
     np.testing.assert_array_equal(numpy_function(scalar.add)(many, many, many), many + many + many)
     wide = numpy_function(scalar.add)(many, many, many.astype(float))
     np.testing.assert_array_equal(wide, 3.0 * many)
+
+
+def test_logarithms_of_sums_of_many_exponentials_are_evaluated_on_arrays():
+    """NumPy's functions of functions take 63 operands."""
+    x = np.random.default_rng(1).normal(scale=300.0, size=(80, 5))
+    x[3], x[:, 4] = -np.inf, -np.inf
+    for found in (numpy_function(log_sum_exp)(*x), [log_sum_exp_at(*row) for row in x.T]):
+        np.testing.assert_allclose(found, special.logsumexp(x, axis=0), rtol=1e-14)
 
 
 def test_other_functions_of_data():
