@@ -16,6 +16,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
 from scipy.sparse import issparse
 
+import pymc_minibatch_mh.model.reshapes
 import pymc_minibatch_mh.model.sparse_products  # noqa: F401 - registers rules
 from pymc_minibatch_mh.data import Column, dtype_in_batch
 from pymc_minibatch_mh.data.source import StoredArray

@@ -8,7 +8,6 @@ mix rows. No rule uses the length of an axis to recognise the observation axis.
 
 from collections.abc import Iterable, Sequence
 from functools import singledispatch
-from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -365,19 +364,6 @@ def _index_whole(x: Variable, source: int, entries: list, op: Op, walk: Walk) ->
 def is_full(entry: object) -> bool:
     """Whether an entry of an index selects everything, in order."""
     return entry == slice(None)
-
-
-@rebuild_output.register(Reshape)
-def _rebuild_reshape(op: Reshape, node: Apply, axis: int, walk: Walk) -> Variable:
-    x = node.inputs[0]
-    before, after = x.type.shape[1:], node.outputs[0].type.shape[1:]
-    # If the lengths of the other axes have equal products, row i of the input becomes row i of
-    # the output, in C order.
-    if axis != 0 or None in before or None in after or prod(before) != prod(after):
-        raise MixedRowsError(op, "a reshape must keep the observations on the first axis")
-    if x.type.ndim == 0:
-        raise MixedRowsError(op, "a scalar has no observations")
-    return walk.rows(x, 0).reshape((walk.length, *after))
 
 
 @rebuild_output.register(OpFromGraph)

@@ -16,6 +16,7 @@ RNG = np.random.default_rng(4)
 x = RNG.normal(size=N)
 X = RNG.normal(size=(N, 3))
 square = RNG.normal(size=(N, N))
+X3 = RNG.normal(size=(N, 2, 3))
 g = np.array([2, 0, 1, 1, 0, 2])
 b = pt.vector("b", shape=(3,))
 c = pt.matrix("c", shape=(3, 2))
@@ -139,6 +140,18 @@ KEPT_APART = {
     "specified column": lambda: pt.specify_shape(shared(x[:, None]), (N, 1)) * b,
     "reshape of a row": lambda: pt.as_tensor(RNG.normal(size=(N, 6))).reshape((N, 3, 2)) * c,
     "reshape to a column": lambda: pt.as_tensor(x).reshape((N, 1)) * b,
+    "product of a constant tensor": lambda: pt.dot(X3, b),
+    "product of a tensor and a matrix": lambda: pt.tensordot(shared(X3), c, axes=1),
+    "product from the left": lambda: pt.tensordot(b, shared(X3), axes=[[0], [2]]),
+    "product over axes by name": lambda: pt.einsum("a,nja->nj", b, shared(X3)),
+    "product with a tensor that parameters change": lambda: pt.dot(pt.as_tensor(X3) * b, c),
+    "product over the second axis": lambda: pt.tensordot(X3, c, axes=[[1], [1]]),
+    "product of rows that are merged by hand": lambda: (
+        pt.dot(X3.reshape(2 * N, 3), b).reshape((N, 2)) + shared(X3).sum(2)
+    ),
+    "product with columns that are merged by hand": lambda: (
+        pt.dot(b, X3.reshape(2 * N, 3).T).reshape((N, 2)) + shared(X3).sum(2)
+    ),
     "assertion": lambda: pytensor.raise_op.Assert("positive")(shared(x) * b[0], pt.eq(1, 1)),
     "entries of each row, by numbers that are data": lambda: (shared(square) * b[0])[
         pt.arange(1, N + 1) % N, shared(g)
@@ -179,6 +192,12 @@ MIXED = {
     "stack as rows": lambda: pt.stack([b[0], b[1], b[2]] * 2),
     "reshape across rows": lambda: (shared(X) * b).reshape((3, N)).T,
     "reshape of the transposed": lambda: (shared(X.T) * b[:, None]).reshape((N, 3)),
+    "product of rows that are split otherwise": lambda: pt.dot(
+        shared(RNG.normal(size=(N, 4, 3))).reshape((4 * N, 3)), b
+    ).reshape((2 * N, 2)),
+    "product that merges rows with axes before them": lambda: pt.dot(
+        shared(X3).transpose(1, 0, 2), b
+    ).reshape((N, 2)),
     "flattened square": lambda: (shared(square) * b[0]).ravel()[:N],
     "sum over rows": lambda: with_itself(shared(x), lambda d: d * b[0] - (d * b[0]).sum()),
     "sum over the rows of constants": lambda: with_itself(
