@@ -13,6 +13,7 @@ from pymc_minibatch_mh.expressions.arithmetic import (
     absolute_expr,
     add_exprs,
     as_number,
+    core_and_factor,
     divide_exprs,
     exp_expr,
     expand_products,
@@ -26,10 +27,11 @@ from pymc_minibatch_mh.expressions.arithmetic import (
     subtract_exprs,
     tail_coefficients,
 )
-from pymc_minibatch_mh.expressions.graph import Affine, Apply, Expr, ExprGraph
+from pymc_minibatch_mh.expressions.graph import Affine, Apply, Expr, ExprGraph, without_value
 from pymc_minibatch_mh.expressions.impossible_parts import log_of_sum, switch_expr
 from pymc_minibatch_mh.expressions.patterns import (
     LogBetweenTails,
+    affines_in,
     cached_rule,
     constant_value,
     is_a,
@@ -37,6 +39,7 @@ from pymc_minibatch_mh.expressions.patterns import (
     is_positive,
     is_probability,
     log_between_tails,
+    n_exprs,
     product_factors,
     scaled_core,
     subexpressions,
@@ -137,13 +140,10 @@ def apply_operation(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
 
 
 def quotient_expr(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
-    """Quotient; x/(x + y) of positive quantities becomes a logistic function."""
-    if is_a(right, scalar.Add) and is_positive(left):
-        rest = subtract_exprs(exprs, right, left)
-        # A sum of three or more is kept, so that quotients by it are recognised as a softmax.
-        if is_positive(rest) and not is_a(rest, scalar.Add):
-            odds = subtract_exprs(exprs, log_expr(exprs, left), log_expr(exprs, rest))
-            return sigmoid_expr(exprs, odds)
+    """Quotient; z x/(x + y) of positive x and y becomes z times a logistic function."""
+    share = _share_in_branches(exprs, left, right) or _share_of_two(exprs, left, right)
+    if share is not None:
+        return share
     if _is_one_of_several(left, right):
         total = log_of_sum(exprs, [part.inputs[0] for part in right.inputs])
         logs = [subtract_exprs(exprs, part.inputs[0], total) for part in right.inputs]
@@ -152,6 +152,66 @@ def quotient_expr(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
         exprs.shares[share] = own, tuple(x for x in logs if x is not own)
         return share
     return divide_exprs(exprs, left, right)
+
+
+def _share_of_two(exprs: ExprGraph, left: Expr, right: Expr) -> Expr | None:
+    """Quotient z x/(x + y) as z σ(log x - log y), where x and y are positive, or None.
+
+    As in saturation curves by Hill, or by Michaelis and Menten, x and y then stand in one place.
+    """
+    shares = list[tuple[Expr, Expr, Expr]]()
+    for part in right.inputs if is_a(right, scalar.Add) else ():
+        rest = add_exprs(exprs, *without_value(right.inputs, part))
+        others = _without_factor(exprs, left, part)
+        is_known = part.is_data and constant_value(part) is None
+        # A sum of three or more is kept, so that quotients by it are recognised as a softmax.
+        fits = is_positive(rest) and (is_known or not is_a(rest, scalar.Add))
+        if fits and others is not None and (is_known or is_positive(part)):
+            shares.append((others, part, rest))
+    if not shares:
+        return None
+    others, part, rest = min(shares, key=lambda each: _length(each[0]))
+    positive: Expr = exprs.constant(True)
+    if part.is_data and not _is_positive_data(exprs, part):
+        positive = exprs.node(scalar.gt, (part, exprs.zero))
+        part = switch_expr(exprs, positive, part, exprs.one)
+    odds = subtract_exprs(exprs, log_expr(exprs, part), log_expr(exprs, rest))
+    share = multiply_exprs(exprs, others, sigmoid_expr(exprs, odds))
+    return switch_expr(exprs, positive, share, divide_exprs(exprs, left, right))
+
+
+def _without_factor(exprs: ExprGraph, product: Expr, factor: Expr) -> Expr | None:
+    """Product without one of its factors, None if it has no such factor."""
+    if not factor.is_data:
+        others = divide_exprs(exprs, product, factor)
+        return others if _length(others) < _length(product) else None
+    core, data = core_and_factor(exprs, product)
+    (number, left), (size, right) = exprs.as_product(data), exprs.as_product(factor)
+    if size == 0.0 or any(x not in left for x in right):
+        return None
+    for x in right:
+        left = tuple(without_value(left, x))
+    return multiply_exprs(exprs, exprs.product(number / size, left), core)
+
+
+def _length(x: Expr) -> int:
+    """Number of subexpressions, and of terms of sums in them."""
+    return n_exprs(x) + sum(len(part.terms) for part in affines_in(x))
+
+
+def _share_in_branches(exprs: ExprGraph, left: Expr, right: Expr) -> Expr | None:
+    """Quotient z x/(x + y) for each of the two values of x that data choose from, or None."""
+    factors = [*product_factors(left)]
+    for part in sum_parts(right):
+        if is_a(part, scalar.Switch) and part.inputs[0].is_data and part in factors:
+            factors.remove(part)
+            rest = subtract_exprs(exprs, right, part)
+            quotients = (
+                quotient_expr(exprs, multiply_exprs(exprs, x, *factors), add_exprs(exprs, x, rest))
+                for x in part.inputs[1:]
+            )
+            return switch_expr(exprs, part.inputs[0], *quotients)
+    return None
 
 
 def _is_one_of_several(part: Expr, whole: Expr) -> bool:

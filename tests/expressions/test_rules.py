@@ -285,6 +285,18 @@ IDENTITIES = {
         f.switch(f.eq(f.exp(k * u), 2.0), 0.0, x * (f.exp(k * u) - 1.0)),
         "Switch AND GE LE Mul Add Exp",
     ),
+    "a saturation curve": (
+        f.mul(f.exp(u), f.exp(f.exp(v) * x)) / f.add(f.exp(f.exp(v) * w), f.exp(f.exp(v) * x)),
+        "Add Mul Exp Sigmoid"),
+    "saturation in data of unknown sign": (
+        f.mul(3.0, u, p) / (f.exp(v) + p), "Switch Add Mul Exp Reciprocal Sigmoid"),
+    "saturation in data, of several": (
+        f.mul(u, f.exp(p)) / f.add(f.exp(v), f.exp(w), f.exp(p)), "Add Mul Sigmoid Softplus"),
+    "a decreasing curve": (u / (1.0 + f.exp(v)), "Mul Sigmoid"),
+    "saturation in data that may be zero": (
+        f.mul(u, f.pow(f.switch(x > 0.0, x, 0.0), f.exp(v)))
+        / (f.exp(w) + f.pow(f.switch(x > 0.0, x, 0.0), f.exp(v))),
+        "Switch Add Mul Exp Sigmoid"),
     "equality of a product with data": (f.switch(f.eq(k * u, 0.0), 1.0, v), "Switch AND GE LE"),
 }  # fmt: skip
 # Where the plain expression has no value, these have none either.
