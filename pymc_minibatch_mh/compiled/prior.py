@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from numba import carray, njit
+from numba import carray
 from pymc.logprob.utils import ParameterValueError
 from pytensor.compile.mode import Mode, optdb
 from pytensor.gradient import grad, pushforward
@@ -166,13 +166,7 @@ class GraphPrior:
         """Compiled value and gradient: (position, context) -> shape (1 + d,)."""
         both = pt.concatenate([self._split.prior[None], self.gradient])
         graph = compiled_on_position(self._split, both, self._compile_kwargs)
-
-        @njit(nogil=True)
-        def slopes_of_graph(theta, context):
-            (found,) = graph(theta, context)
-            return found
-
-        return slopes_of_graph
+        return lambda theta, context: graph(theta, context)[0]
 
     @cached_property
     def _as_written(self) -> Callable:
