@@ -4,6 +4,7 @@ import ast
 import doctest
 import inspect
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pymc_minibatch_mh
 from docs.taken import taken
 from helpers.tiers import fast
 from pymc_minibatch_mh import PoissonMH, TunaMH, draw_effects, group_log_likelihood, sample
+from pymc_minibatch_mh.diagnostics import forecast as nuts
 
 PUBLIC = [getattr(pymc_minibatch_mh, name) for name in pymc_minibatch_mh.__all__]
 SHOWN = [one for one in PUBLIC if ">>>" in (one.__doc__ or "")]
@@ -40,6 +42,8 @@ def short_chains(monkeypatch):
         return sampled(10, tune=5, step=step, chains=1, cores=1, progressbar=False, quiet=True)
 
     monkeypatch.setattr(pm, "sample", short)
+    # What NUTS needs is compiled for seconds.
+    monkeypatch.setattr(nuts, "seconds_per_call", lambda *_: (30.0, 1e-3))
 
 
 def uniform_model():
@@ -49,6 +53,7 @@ def uniform_model():
     return model
 
 
+@cache
 def panel_step():
     rng = np.random.default_rng(1)
     person = rng.integers(0, 300, 1_500)
