@@ -61,10 +61,10 @@ def backend_of(model: pm.Model) -> Any | None:
     garbage collector's objects are searched, which takes a fraction of a second, and only for
     models with Bambi's dim.
     """
-    if OBSERVATION_DIM not in model.coords or "bambi" not in sys.modules:
+    kind = getattr(sys.modules.get("bambi.backend.pymc"), "PyMCModel", None)
+    if OBSERVATION_DIM not in model.coords or kind is None:
         return None
-    kind = "bambi.backend.pymc", "PyMCModel"
-    backends = (x for x in gc.get_objects() if (type(x).__module__, type(x).__name__) == kind)
+    backends = (x for x in gc.get_objects() if type(x) is kind)
     return next((one for one in backends if one.model is model), None)
 
 
