@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pytensor.tensor as pt
+from pymc.distributions.dist_math import SplineWrapper
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -115,6 +116,11 @@ def _rebuild_elemwise(op: Elemwise, node: Apply, axis: int, walk: Walk) -> Varia
         # Only the shape of the first operand counts, so its values may come from all rows.
         inputs[0] = pt.zeros(inputs[0].shape, dtype=inputs[0].type.dtype)
     return op.make_node(*_each_along(inputs, axis, walk)).outputs[0]
+
+
+@rebuild_output.register(SplineWrapper)
+def _rebuild_spline(op: SplineWrapper, node: Apply, axis: int, walk: Walk) -> Variable:
+    return op(walk.rows(node.inputs[0], axis))
 
 
 def _each_along(inputs: Iterable[Variable], axis: int, walk: Walk) -> list[Variable]:

@@ -17,7 +17,13 @@ from pymc_minibatch_mh.bounds.user_bounds import tell_of_unverified_bounds
 from pymc_minibatch_mh.compiled.graphs import term_names
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.data import Contents
-from pymc_minibatch_mh.errors import BoundsError, FactorizationError, ModeError, SettingError
+from pymc_minibatch_mh.errors import (
+    BoundsError,
+    FactorizationError,
+    ModeError,
+    SettingError,
+    UnsupportedModelError,
+)
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.model.weights import Weights, term_weights
 from pymc_minibatch_mh.native.posterior import Reference
@@ -44,7 +50,11 @@ from pymc_minibatch_mh.reference.few_rows import (
 )
 from pymc_minibatch_mh.reference.smoothing import MAX_SIZE, too_many_coordinates
 from pymc_minibatch_mh.reference.target import Target
-from pymc_minibatch_mh.reference.third_order import with_cubic_terms
+from pymc_minibatch_mh.reference.third_order import (
+    has_few_coefficients,
+    objection_to_third_order,
+    with_cubic_terms,
+)
 from pymc_minibatch_mh.reparametrize.inverse_shape import shape_variables
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.reparametrize.zero_sum import in_differences
@@ -187,15 +197,28 @@ def _expand_around_mode(target: Target, model: pm.Model, start: np.ndarray) -> P
         raise ModeError(" ".join([str(error), *products])) from error
     if target.chooses_order:
         target, reference = _in_best_order(target, reference)
-    found = DensePlan(target, Requirements(), reference, marginal=marginal)
-    drawn = np.random.default_rng(PREPARATION_SEED)
-    target.require_equal_sums(reference, lambda: found.gaussian_draw(drawn, 1.0))
+    found = _of_equal_sums(DensePlan(target, Requirements(), reference, marginal=marginal))
     try:
         target.check(model, lambda: found.gaussian_draw(rng, 1.0))
     except FactorizationError:
         require_same_again(target)
         raise
     return found
+
+
+def _of_equal_sums(plan: DensePlan) -> DensePlan:
+    """Plan with expansions of rows that add up to the whole one, of order 1 if slopes jump."""
+    target, rng = plan.target, np.random.default_rng(PREPARATION_SEED)
+    try:
+        target.require_equal_sums(plan.reference, lambda: plan.gaussian_draw(rng, 1.0))
+    except UnsupportedModelError as error:
+        if not target.chooses_order:
+            raise
+        _log.info("Control variates are of order 1: %s", error)
+        hessian = np.zeros_like(plan.reference.hessian)
+        reference = plan.reference._replace(order=1, hessian=hessian)
+        return replace(plan, target=target.at_order(1), reference=reference)
+    return plan
 
 
 def forecast_of_few(target: Target, start: np.ndarray) -> float:
@@ -216,6 +239,10 @@ def forecast_of_few(target: Target, start: np.ndarray) -> float:
 
 def _in_best_order(target: Target, reference: Reference) -> tuple[Target, Reference]:
     """Control variates of order 3 instead of 2, if a forecast of many candidates falls by that."""
+    functions, size = target.row_functions, target.factorization.size
+    few = target.source.in_memory and has_few_coefficients(functions)
+    if not few or objection_to_third_order(functions, size):
+        return target, reference
     functions, support = functions_of(target), support_of(target)
     try:
         passes = [BoundsPass(functions, reference._replace(order=k), support) for k in (2, 3)]

@@ -33,7 +33,7 @@ from pymc_minibatch_mh.plan.prepare import ReadingSettings, SharedModel
 from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 from pymc_minibatch_mh.proposals.mixture import Mixture
 from pymc_minibatch_mh.reference.target import Target
-from pymc_minibatch_mh.reference.third_order import has_few_coefficients, objection_to_third_order
+from pymc_minibatch_mh.reference.third_order import objection_to_third_order
 
 #: Function from the name and value of a setting to the checked value; raises SettingError.
 Check = Callable[[str, Any], Any]
@@ -170,7 +170,7 @@ class SharedSettings(ReadingSettings):
         As in PyMC's step methods.
     taylor_order : {"auto", 0, 1, 2, 3}
         Order of the control variates; 3 only for observations with one linear predictor. "auto" is
-        2, or 3 where a forecast has far fewer candidates at order 3.
+        2, or 3 where a forecast has far fewer candidates at order 3, or 1 where gradients jump.
     centre : {"auto", "start"}
         Their centre: near the posterior's mode, or `initial_point`. "start" is for posteriors
         without a mode: it uses no expansion (``taylor_order=0``), and chains start where PyMC
@@ -348,8 +348,7 @@ class SharedSettings(ReadingSettings):
         objection = objection_to_third_order(target.row_functions, factorization.size)
         if order == 3 and objection:
             raise SettingError(f"taylor_order=3 is impossible, because {objection}. Use 'auto'.")
-        few = target.source.in_memory and has_few_coefficients(target.row_functions)
-        target.chooses_order = self.taylor_order == "auto" and order == 2 and few and not objection
+        target.chooses_order = self.taylor_order == "auto" and order == 2
         target.condition_on(point)
         return target
 

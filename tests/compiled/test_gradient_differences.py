@@ -162,11 +162,13 @@ def test_the_hessian_of_a_prior_part_is_that_of_its_derivatives():
 
 
 @pytest.mark.slow
-def test_a_gradient_that_jumps_is_refused_with_what_it_changes():
+def test_a_gradient_that_jumps_gives_expansions_of_first_order():
+    model = model_of(Atan(jump=0.05))
     with pytest.raises(
-        UnsupportedModelError, match=r"'y': the gradient of Slope has no der.*jumps"
+        UnsupportedModelError, match=r"'y': the gradient of Slope has no der.*jumps.*order=1"
     ):
-        PenaltyMH(model=model_of(Atan(jump=0.05)))
+        PenaltyMH(model=model, taylor_order=2)
+    assert PenaltyMH(model=model).reference.order == 1
 
 
 def test_bounds_need_derivatives(model):
@@ -202,3 +204,33 @@ def moments_on_a_grid():
     means = {"a": (mass * a).sum(), "b": (mass * b).sum()}
     spread = {"a": (mass * (a - means["a"]) ** 2).sum(), "b": (mass * (b - means["b"]) ** 2).sum()}
     return {name: (means[name], np.sqrt(spread[name])) for name in means}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:SplineWrapper should implement:FutureWarning")
+def test_densities_between_points_are_expanded_to_first_order():
+    """Straight lines between points: their slope jumps at each."""
+    points, rng = np.linspace(-6.0, 6.0, 200), np.random.default_rng(6)
+    density = np.exp(-np.log1p(points**2 / 4.0) * 2.5)
+    shifted = np.clip(0.7 + rng.standard_t(4, 8_000), -4.0, 5.0)
+    with pm.Model():
+        law = pm.Interpolated.dist(points, density)
+        pm.CustomDist(
+            "y", pm.Normal("mu"), logp=lambda value, mu: pm.logp(law, value - mu), observed=shifted
+        )
+        step = PenaltyMH()
+        trace = pm.sample(
+            2_000, tune=500, chains=2, cores=1, step=step, random_seed=1, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    assert step.reference.order == 1
+    grid = np.linspace(0.6, 0.8, 400)
+    logp = [np.log(np.interp(shifted - mu, points, density)).sum() - 0.5 * mu**2 for mu in grid]
+    weights = np.exp(logp - np.max(logp))
+    weights /= weights.sum()
+    mean = grid @ weights
+    deviation = ((grid - mean) ** 2 @ weights) ** 0.5
+    draws = trace.posterior["mu"].values
+    assert abs(draws.mean() - mean) < FAR * float(az.mcse(draws))
+    assert draws.std() == pytest.approx(deviation, rel=0.15)
+    assert trace.sample_stats["n_obs"].mean() < 0.1 * shifted.size

@@ -2,9 +2,10 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pymc.distributions.dist_math import check_parameters
+from pymc.distributions.dist_math import SplineWrapper, check_parameters
 from pytensor.compile.builders import OpFromGraph
 from pytensor.tensor.basic import AllocDiag
+from scipy.interpolate import UnivariateSpline
 
 from model.evaluation import evaluate
 from pymc_minibatch_mh.errors import UnsupportedModelError
@@ -54,6 +55,8 @@ def checked(graph, condition):
 
 twice_plus_one = inlined(lambda v: 2.0 * v + 1.0)
 reverses = inlined(lambda v: v[::-1])
+
+spline = SplineWrapper(UnivariateSpline(np.arange(4.0), [0.0, 1.0, 0.5, 2.0], s=0))
 
 KEPT_APART = {
     "elementwise": lambda: b[0] * shared(x) + pt.exp(shared(X)[:, 1]),
@@ -163,6 +166,9 @@ KEPT_APART = {
     "every second of longer data": lambda: shared(RNG.normal(size=2 * N))[::2] * b[0],
     "running sum of data": lambda: pt.cumsum(shared(x)) * b[0],
     "data repeated": lambda: pt.repeat(shared(x[:2]), 3) * b[0],
+    "spline of an interpolated density": lambda: SplineWrapper(
+        UnivariateSpline(np.arange(4.0), [0.0, 1.0, 0.5, 2.0], s=0)
+    )(shared(X) * b),
     "numbers of the rows": lambda: pt.arange(N) * b[0],
     "mask of data": lambda: shared(np.tile(x, 2))[shared(np.tile([True, False], N))] * b[0],
     "rows of data paired": lambda: (shared(X)[:, None, :] - shared(X)[None]).sum((1, 2)) * b[0],
