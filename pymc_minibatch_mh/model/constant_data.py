@@ -121,9 +121,12 @@ def compute_constant(variable: Variable) -> Any:
 
 
 def with_double_constants(graph: Variable) -> Variable:
-    """Graph with scalar constants in double precision, except in single-precision operations."""
+    """Graph with scalar constants in double precision, except in single-precision operations.
+
+    A number beside integers makes no such operation.
+    """
     numbers: dict[Variable, Variable] = {}
-    computed, kept = set[Variable](), set[Variable]()
+    computed, kept, widened = set[Variable](), set[Variable](), set[Variable]()
     nodes = list(toposort([graph]))
     folded = _folded_constants(x for node in nodes for x in node.inputs)
     for node in nodes:
@@ -134,6 +137,8 @@ def with_double_constants(graph: Variable) -> Variable:
             from_other = not folded.keys().isdisjoint(node.inputs)
             if isinstance(node.op, Elemwise) or from_other or not computed.isdisjoint(node.inputs):
                 computed.add(node.outputs[0])
+        elif _is_double_of_numbers(node, widened | numbers.keys()):
+            widened.update(node.outputs)
         elif any(_is_single(output) for output in node.outputs):
             kept.update(node.inputs)
     # All expressions that a single-precision operation depends on stay as they are.
@@ -142,6 +147,9 @@ def with_double_constants(graph: Variable) -> Variable:
             kept.update(node.inputs)
     changed = {number: wide for number, wide in numbers.items() if number in computed - kept}
     changed |= {x: _as_double(x, folded) for x in folded if x not in kept}
+    singles = {x for output in widened for x in output.owner.inputs if _is_single(x)}
+    for x in singles - widened - kept:
+        changed[x] = numbers[x] if x in numbers else _as_double(x, folded)
     return clone_replace(graph, changed, rebuild_strict=False) if changed else graph
 
 
@@ -157,6 +165,27 @@ def _double_result(
     known = (numbers[x] if x in numbers else _as_double(x, folded) for x in inputs)
     wide = op.make_node(*known).outputs[0]
     return wide if wide.type.dtype == "float64" else None
+
+
+def _is_double_of_numbers(node: object, widened: set[Variable]) -> bool:
+    """Whether a node is in single precision only because of a number, beside integers.
+
+    PyTensor takes .75 for a number of single precision, but .7 for one of double: that of
+    ``0.75 - pt.lt(x, 0)`` is not what the model asks for.
+    """
+    op, inputs = node.op, node.inputs  # type: ignore[attr-defined]
+    if not isinstance(op, Elemwise | DimShuffle) or not any(map(_is_single, node.outputs)):  # type: ignore[attr-defined]
+        return False
+    integers = [
+        str(getattr(x.type, "dtype", "")).startswith(("int", "uint", "bool")) for x in inputs
+    ]
+    wide = [x in widened or (isinstance(x, Constant) and _is_number(x)) for x in inputs]
+    if not all(map(max, integers, wide)) or not any(_is_single(x) for x in inputs):
+        return False
+    double = (
+        x if integer else x.astype("float64") for x, integer in zip(inputs, integers, strict=True)
+    )
+    return op.make_node(*double).outputs[0].type.dtype == "float64"
 
 
 def _is_single(variable: Variable) -> bool:

@@ -5,6 +5,7 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pymc.distributions.dist_math import normal_lcdf
+from pytensor.graph.traversal import ancestors
 
 from model.evaluation import evaluate
 from pymc_minibatch_mh.model.constant_data import with_double_constants
@@ -50,6 +51,30 @@ def test_what_the_model_has_in_single_precision_stays():
     graph = with_double_constants((z * root).astype("float64") + x * root + x * pt.sqrt(3.0))
     found = evaluate([x, z], graph, [np.ones(1), np.ones(1, dtype=np.float32)])[0]
     assert found == pytest.approx(float(np.float32(2.0**0.5)) + 2.0**0.5 + 3.0**0.5, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [
+        lambda: 0.75 - pt.lt(x, 0),
+        lambda: -(0.75 - pt.lt(x, 0)),
+        lambda: pt.switch(pt.lt(x, 0), -0.5, 0.75),
+        lambda: pt.exp(0.5 * pt.lt(x, 0)),
+    ],
+)
+def test_numbers_beside_conditions_are_no_single_precision(weight):
+    """PyTensor takes 0.75 for a number of single precision, but 0.7 for one of double."""
+    assert weight().dtype == "float32"
+    graph = with_double_constants(x * weight())
+    dtypes = {v.type.dtype for v in ancestors([graph])}
+    assert "float32" not in dtypes
+    plain = evaluate([x], x * weight(), [POINTS])
+    np.testing.assert_allclose(evaluate([x], graph, [POINTS]), plain, rtol=1e-7)
+
+
+def test_integers_in_single_precision_stay():
+    graph = with_double_constants(x * pt.exp(pt.lt(x, 0)) * (0.5 * z))
+    assert "float32" in {v.type.dtype for v in ancestors([graph])}
 
 
 @pytest.mark.parametrize("exact", [2.0**0.5, 3.0**-0.5, np.log(0.5), -(2.0**0.5)])
