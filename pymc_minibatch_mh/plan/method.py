@@ -102,6 +102,8 @@ class Method(ABC):
     #: Whether rows are drawn with probabilities proportional to their bounds, and influential rows
     #: are evaluated at every update instead.
     draws_by_bounds = False
+    #: Whether batches are as large as the noise of their rows requires.
+    follows_noise: ClassVar[bool] = False
     #: Whether groups whose effects are integrated out can be its observations.
     takes_groups: ClassVar[bool] = True
     #: Whether every update evaluates the full data, because a setting requests it.

@@ -13,7 +13,6 @@ from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.plan.bound_sources import bounds_pass_of
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.prepare import forecast_of_few
-from pymc_minibatch_mh.reference.mode import typical_moves
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.steps.report import describe_rows
 
@@ -47,18 +46,23 @@ def try_bounds(name: str, target: Target | None, point: Mapping[str, np.ndarray]
 
 
 def warn_of_many_rows(name: str, program: SamplerSpec) -> None:
-    """Log a warning if a step that draws by derived bounds is to evaluate many rows an update."""
-    plan, target = program.plan, program.plan.target
-    bounds = plan.bounds
+    """Log a warning if a step is to evaluate many rows an update, by bounds or by their noise."""
+    plan, method = program.plan, program.method
+    bounds, target = plan.bounds, plan.target
     derived = bounds is not None and bounds.verified and not plan.violation
-    if not (derived and target.source.in_memory and program.method.draws_by_bounds):
+    if not (derived if method.draws_by_bounds else method.follows_noise):
         return
-    if plan.integrated or target.covariance is not None:
+    if plan.integrated or target.covariance is not None or not target.source.in_memory:
         return
     rows = rows_of_trial(program, TRIAL_UPDATES)
     if rows <= max(MANY_ROWS * plan.n_rows, MIN_MANY):
         return
-    cause, way_on = _of_effects(plan) if isinstance(plan, ArrowPlan) else _of_all_together(plan)
+    if not method.draws_by_bounds:
+        cause, way_on = "the control variates leave too much noise for few to decide", ""
+    elif isinstance(plan, ArrowPlan):
+        cause, way_on = _of_effects(plan)
+    else:
+        cause, way_on = _of_all_together(plan)
     _log.warning(
         "%s: an update is forecast to evaluate %.0f %% of %s, because %s. %sexplain(model) "
         "compares it with NUTS, which is pm.sample(nuts_sampler='nutpie').",
@@ -79,7 +83,7 @@ def _of_effects(plan: ArrowPlan) -> tuple[str, str]:
     if of_others > of_effects:
         size = plan.target.factorization.size - len(effects)
         cause = f"proposals move the {size:,} unknowns beside the {listed} together, and bounds"
-        return f"{cause} are wide", "PenaltyMH(), which is approximate, needs none. "
+        return f"{cause} are wide", _of_penalty(plan)
     cause = f"the {len(effects):,} {listed} are accepted one at a time, but share"
     return f"{cause} observations or have few each", ""
 
@@ -101,10 +105,15 @@ def _of_all_together(plan: Plan) -> tuple[str, str]:
     widest = [f"{shares[x]:.0%} of them vanish if {x!r} is known" for x in worst[:MAX_NAMED]]
     cause = f"proposals move {size:,} unknowns, and bounds are wide" + ": " * bool(widest)
     alone = "Of the effects, blocks=True accepts each alone, or says why not. "
+    advice = alone * bool(plan.target.indexed) + _of_penalty(plan)
+    return cause + ", and ".join(widest), advice
+
+
+def _of_penalty(plan: Plan) -> str:
+    """How many observations ``PenaltyMH`` would evaluate, in words."""
     count, total = penalty_forecast(plan), plan.target.source.n_rows
     too = ", too" * (count > 0.5 * total)
-    penalty = f"PenaltyMH(), which is approximate, is forecast to evaluate {count:,}{too}. "
-    return cause + ", and ".join(widest), alone * bool(plan.target.indexed) + penalty
+    return f"PenaltyMH(), which is approximate, is forecast to evaluate {count:,}{too}. "
 
 
 def shares_of_bounds(plan: Plan) -> Mapping[str, float]:
@@ -124,8 +133,10 @@ def shares_of_bounds(plan: Plan) -> Mapping[str, float]:
 
 def penalty_forecast(plan: Plan) -> int:
     """Number of observations in a typical batch of ``PenaltyMH``, from differences of some rows."""
-    target, reference = plan.target, plan.reference
-    moves = typical_moves(PENALTY_MOVES, reference, np.random.default_rng(SEED))
+    target, reference, rng = plan.target, plan.reference, np.random.default_rng(SEED)
+    moves = [
+        (plan.gaussian_draw(rng, 1.0), plan.gaussian_draw(rng, 1.0)) for _ in range(PENALTY_MOVES)
+    ]
     rows, total = target.spread(PENALTY_ROWS), target.source.n_rows
     changes = target.full_data.differences(reference.order, moves, reference.centre, rows)
     noises = (reference.inverse_temperature * total) ** 2 * changes.var(axis=1)

@@ -55,6 +55,7 @@ class PenaltyMethod(BatchMethod):
         "distance of the batch's noise from the normal distribution, and the error of estimating "
         "its variance from the batch",
     )
+    follows_noise = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,7 +86,7 @@ def test_effects_are_not_blamed_for_bounds_of_what_moves_beside_them():
     assert others > 3.0 * of_effects > 0.0
     (text,) = warnings_of(program)
     assert "because proposals move the 6 unknowns beside the effects 'z' together, and " in text
-    assert "PenaltyMH(), which is approximate, needs none." in text
+    assert f"is forecast to evaluate {penalty_forecast(program.plan):,}. " in text
 
 
 def test_a_step_with_few_rows_says_nothing(prepared):
@@ -98,6 +98,18 @@ def test_far_proposals_before_a_chain_adapts_are_not_forecast(prepared):
     first = Chain(program, np.random.default_rng(1), adapting=False).advance(200).counts["n_obs"]
     assert first.mean() > 0.05 * program.plan.n_rows, "these bounds are wide at first"
     assert rows_of_trial(program, TRIAL_UPDATES) < 0.01 * program.plan.n_rows
+
+
+def test_a_penalty_step_says_so_as_well(prepared):
+    """Many observations meet their kink."""
+    rng = np.random.default_rng(2)
+    with pm.Model() as model:
+        mean = rng.normal(size=(4_000, 20)) @ pm.Normal("b", 0.0, 1.0, shape=20)
+        pm.Laplace("y", mean, 1.0, observed=rng.laplace(size=4_000))
+    told = warnings_of(PenaltyMH(model=model).program)
+    assert len(told) == 1
+    assert " of 4,000 observations of 'y', because the control variates leave" in told[0]
+    assert not warnings_of(prepared("poisson", "PenaltyMH").program)
 
 
 def test_bounds_are_shared_among_the_variables_that_make_them_wide(prepared):
