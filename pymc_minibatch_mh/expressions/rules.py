@@ -162,6 +162,9 @@ def _share_of_two(exprs: ExprGraph, left: Expr, right: Expr) -> Expr | None:
     shares = list[tuple[Expr, Expr, Expr]]()
     for part in right.inputs if is_a(right, scalar.Add) else ():
         rest = add_exprs(exprs, *without_value(right.inputs, part))
+        if constant_value(part) is not None and part is not left and not _is_of_rows(rest):
+            # Of z/(x + 2), with a shape x = 1/κ that all rows share, κ may be 0.
+            continue
         others = _without_factor(exprs, left, part)
         is_known = part.is_data and constant_value(part) is None
         # A sum of three or more is kept, so that quotients by it are recognised as a softmax.
@@ -178,6 +181,16 @@ def _share_of_two(exprs: ExprGraph, left: Expr, right: Expr) -> Expr | None:
     odds = subtract_exprs(exprs, log_expr(exprs, part), log_expr(exprs, rest))
     share = multiply_exprs(exprs, others, sigmoid_expr(exprs, odds))
     return switch_expr(exprs, positive, share, divide_exprs(exprs, left, right))
+
+
+def _is_of_rows(x: Expr) -> bool:
+    """Whether an expression depends on data of the rows."""
+    affines = affines_in(x)
+    apart = (part for part in subexpressions(x) if part.is_data)
+    offsets = (affine.offset for affine in affines)
+    if any(constant_value(data) is None for data in (*apart, *offsets)):
+        return True
+    return any(term.monomial for affine in affines for term in affine.terms)
 
 
 def _without_factor(exprs: ExprGraph, product: Expr, factor: Expr) -> Expr | None:

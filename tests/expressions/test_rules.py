@@ -292,7 +292,8 @@ IDENTITIES = {
         f.mul(3.0, u, p) / (f.exp(v) + p), "Switch Add Mul Exp Reciprocal Sigmoid"),
     "saturation in data, of several": (
         f.mul(u, f.exp(p)) / f.add(f.exp(v), f.exp(w), f.exp(p)), "Add Mul Sigmoid Softplus"),
-    "a decreasing curve": (u / (1.0 + f.exp(v)), "Mul Sigmoid"),
+    "a decreasing curve": (u / (1.0 + f.exp(k * v)), "Mul Sigmoid"),
+    "a quotient by a shape and a number": (u / (1.0 + f.exp(v)), "Mul Add Exp Reciprocal"),
     "saturation in data that may be zero": (
         f.mul(u, f.pow(f.switch(x > 0.0, x, 0.0), f.exp(v)))
         / (f.exp(w) + f.pow(f.switch(x > 0.0, x, 0.0), f.exp(v))),
