@@ -1,5 +1,7 @@
 """Compiling expressions of cells to functions of floats."""
 
+import time
+
 import numpy as np
 import pytensor
 import pytest
@@ -112,13 +114,17 @@ def test_plain_arithmetic_is_written_without_compiling_its_operations(size):
     chosen = exprs.node(scalar.switch, (exprs.node(scalar.gt, u[:2]), apart, sizes))
     ratio = exprs.node(scalar.true_div, (chosen, exprs.node(scalar.sqr, (sizes,))))
     outputs = [exprs.node(scalar.neg, (ratio,)), exprs.node(scalar.reciprocal, (total,)), sizes]
+    # A number of its own, so that nothing is read from a cache.
+    number = float(time.time_ns())
+    outputs.append(exprs.node(scalar.mul, (exprs.constant(np.float64(number)), u[0])))
     inputs = np.random.default_rng(size).normal(size=(20, size))
-    found = run(compiled(outputs, size), inputs, width=3)
+    found = run(compiled(outputs, size), inputs, width=4)
     add, product, length = inputs[:, 0].copy(), inputs[:, 0].copy(), np.abs(inputs[:, 0])
     for column in inputs.T[1:]:
         add, product, length = add + column, product * column, length + np.abs(column)
     way = np.where(inputs[:, 0] > inputs[:, 1], add - product, length)
-    exact = np.stack([-(way / (length * length)), 1.0 / add, length], axis=1)
+    rest = 1.0 / add, length, number * inputs[:, 0]
+    exact = np.stack([-(way / (length * length)), *rest], axis=1)
     np.testing.assert_array_equal(found, exact)
     arguments = [scalar.float64(f"u{k}") for k in range(size)]
     for op in (scalar.add, scalar.mul, changes.sizes):
