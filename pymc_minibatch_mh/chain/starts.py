@@ -23,8 +23,8 @@ MIN_FAR_DISTANCE, MUCH_LESS = 20.0, 0.125
 #: Minimum excess distance of a start that is replaced if effects are integrated out, and width of
 #: the distribution of new starts, both in posterior standard deviations.
 MIN_REPLACED_DISTANCE, NEW_START = 20.0, 2.0
-#: Number of evaluations of all rows that end a trial: a quarter of the updates of a window.
-MAX_PASSES = 12
+#: Number of evaluated rows that ends a trial, and of evaluations of all rows, whichever is more.
+MAX_READ, MAX_PASSES = 1_000_000, 12
 #: Seed of the trial proposals, so that every process gives the same answer.
 SEED = 20_261_122
 
@@ -104,15 +104,16 @@ def rows_of_trial(program: SamplerSpec, updates: int) -> float:
     """Mean number of rows that an update evaluates, by a new chain from the normal approximation.
 
     A window of warm-up comes first, in which tests adapt to the bounds: before, a few far proposals
-    evaluate all rows. The trial ends early once it has evaluated all rows `MAX_PASSES` times.
+    evaluate all rows. The trial ends early once it has evaluated very many.
     """
     plan, rng = program.plan, np.random.default_rng(SEED)
     chain = Chain(program, rng, adapting=True)
     position = plan.target.factorization.in_support(plan.gaussian_draw(rng, 1.0))
     chain.place(position, plan.target.source.others)
+    most = max(MAX_READ, MAX_PASSES * plan.n_rows)
     for planned in (WINDOW, updates):
         rows, draws = 0.0, 0
-        while draws < planned and rows <= MAX_PASSES * plan.n_rows:
+        while draws < planned and rows <= most:
             rows += float(chain.advance(1).counts["n_obs"].sum())
             draws += 1
         if draws < planned:

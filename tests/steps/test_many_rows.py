@@ -8,6 +8,7 @@ import pymc as pm
 import pytest
 
 from pymc_minibatch_mh import PenaltyMH, TunaMH
+from pymc_minibatch_mh.chain import starts
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.starts import rows_of_trial
 from pymc_minibatch_mh.steps.many_rows import (
@@ -98,6 +99,14 @@ def test_far_proposals_before_a_chain_adapts_are_not_forecast(prepared):
     first = Chain(program, np.random.default_rng(1), adapting=False).advance(200).counts["n_obs"]
     assert first.mean() > 0.05 * program.plan.n_rows, "these bounds are wide at first"
     assert rows_of_trial(program, TRIAL_UPDATES) < 0.01 * program.plan.n_rows
+
+
+def test_a_trial_on_few_rows_lasts_until_a_chain_has_adapted(prepared, monkeypatch):
+    program = prepared("normal_mixture", "TunaMH").program
+    monkeypatch.setattr(starts, "MAX_PASSES", 1)
+    assert rows_of_trial(program, TRIAL_UPDATES) < 0.01 * program.plan.n_rows
+    monkeypatch.setattr(starts, "MAX_READ", 1)
+    assert rows_of_trial(program, TRIAL_UPDATES) > 0.05 * program.plan.n_rows
 
 
 def test_a_penalty_step_says_so_as_well(prepared):
