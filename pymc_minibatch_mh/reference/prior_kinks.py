@@ -118,7 +118,9 @@ def averaged_prior(
 ) -> Callable[..., Derivatives]:
     """Derivatives of the prior, averaged across kinks; the value is not averaged."""
 
+    @np.errstate(invalid="ignore")
     def averaged_derivatives(position: np.ndarray, *, hessian: bool) -> Derivatives:
+        # Far away, densities and slopes at both ends may be infinite.
         here = prior(position, hessian=hessian)
         gradient, curvature = here.gradient.copy(), here.hessian.copy()
         for kink in kinks:

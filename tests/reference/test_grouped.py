@@ -129,7 +129,7 @@ def arrow_precision(rng, n, sizes):
 
 def arrow_of(whole, n, sizes):
     within = sparse.csr_array(whole[n:, n:])
-    return Arrow(whole[:n, :n], whole[n:, :n], within, sizes[0])
+    return Arrow(whole[:n, :n], whole[n:, :n], within, int(sizes[0]) if len(sizes) else 0)
 
 
 @pytest.mark.parametrize("sizes", [(9,), (9, 4), (9, 5, 3)])
