@@ -217,7 +217,8 @@ def _of_equal_sums(plan: DensePlan) -> DensePlan:
         _log.info("Control variates are of order 1: %s", error)
         hessian = np.zeros_like(plan.reference.hessian)
         reference = plan.reference._replace(order=1, hessian=hessian)
-        return replace(plan, target=target.at_order(1), reference=reference)
+        plan = replace(plan, target=target.at_order(1), reference=reference)
+        plan.target.require_equal_sums(reference, lambda: plan.gaussian_draw(rng, 1.0))
     return plan
 
 

@@ -390,7 +390,7 @@ class Target:
             raise UnsupportedModelError(
                 f"{term_names(self.factorization)}: the gradient of {operation} has no derivative, "
                 f"and its differences change log ratios by {worst:.2g}, because it is not the "
-                "gradient of the values, or jumps. Correct it, or use taylor_order=1."
+                f"gradient of the values, or jumps. Correct it, or use taylor_order={order - 1}."
             )
 
     def _error_of_differences(
